@@ -21,7 +21,7 @@ from vinedresser.store.records import (
     findings_key,
     write_record,
 )
-from vinedresser.testing.runs import start_run
+from vinedresser.testing.runs import make_run, start_run, step_record
 
 FINISHED = ExitRecord("finished", "", 1.0, last_step=99)
 JUDGED = ChecksRecord(["a", "b"], ended=True)
@@ -109,6 +109,51 @@ def test_a_few_steps_of_a_network_do_not_show_that_it_is_healthy(
     run = run_with(tmp_path / "run", end=replace(FINISHED, last_step=steps - 1))
     write_record(run.storage, replace(run.info, framework=framework))
     assert verdict(open_run(tmp_path / "run")).kind == kind
+
+
+@pytest.mark.parametrize("framework", ["torch", "keras", "xgboost", "sklearn"])
+@pytest.mark.parametrize(
+    ("losses", "metrics", "kind"),
+    [
+        ([2.3 + 0.1 * (-1) ** step for step in range(58)], {}, "cannot tell"),
+        ([2.3, *(14.0 + step % 3 for step in range(57))], {}, "cannot tell"),
+        ([2.3 * 0.97**step + 0.1 * (-1) ** step for step in range(58)], {}, "healthy"),
+        # A policy gradient, or adversaries.
+        ([(-1.0) ** step for step in range(58)], {"return": 1.0}, "healthy"),
+        ([(-1.0) ** step for step in range(58)], {"return": -1.0}, "cannot tell"),
+        # Rules judge it.
+        ([2.3 + 0.1 * (-1) ** step for step in range(200)], {}, "healthy"),
+        # Rounds of a booster.
+        ([0.7, 0.6, 0.5], {}, None),
+    ],
+    ids=["flat", "risen", "falls", "return rises", "return falls", "many", "three"],
+)
+def test_a_short_run_whose_loss_has_not_fallen_is_not_healthy(
+    framework: str,
+    losses: list[float],
+    metrics: dict[str, float],
+    kind: str | None,
+    tmp_path: Path,
+) -> None:
+    records = [
+        step_record(
+            step,
+            scalars={
+                "losses/loss": loss,
+                **{f"metrics/{name}": slope * step for name, slope in metrics.items()},
+            },
+        )
+        for step, loss in enumerate(losses)
+    ]
+    run = make_run(tmp_path / "run", records, framework=framework)
+    run.storage.put("rules/default.json", [b"{}"])
+    write_record(run.storage, JUDGED, key=checks_key("default"))
+    found = verdict(run)
+    few = "cannot tell" if framework in ("torch", "keras") else "healthy"
+    assert found.kind == (kind or few)
+    if kind == "cannot tell":
+        assert "no loss has certainly fallen in its 58 steps (loss was " in found.sentence
+        assert "no problem" not in found.words
 
 
 def test_a_run_without_a_step_is_not_healthy(tmp_path: Path) -> None:

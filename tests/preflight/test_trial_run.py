@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vinedresser.preflight.trial_run import TrialRun
-from vinedresser.preflight.verdict import FINE, SUSPICIOUS, UNCHECKED
+from vinedresser.preflight.verdict import FINE, SUSPICIOUS, UNCHECKED, Verdict
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import new_run
 from vinedresser.store.writing.writer import RunWriter
@@ -42,15 +42,15 @@ class Breaks(Rule):
 """
 
 
-def states(
+def verdicts(
     tmp_path: Path,
     skip: tuple[str, ...] = (),
     *,
     steps: int = 8,
     cut: bool = True,
     change: float = -0.1,
-) -> dict[str, str]:
-    """Return the states that both rules give to a trial, whose loss changes at each step."""
+) -> list[Verdict]:
+    """Return what both rules say of a trial, whose loss changes at each step."""
     tmp_path.mkdir(exist_ok=True)
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     rules: dict[str, dict[str, Any]] = {
@@ -63,7 +63,12 @@ def states(
     writer.close()
     found = trial.verdicts(0, cut=cut)
     assert len({one.check for one in found}) == len(found)
-    return {one.check: one.state for one in found}
+    return found
+
+
+def states(tmp_path: Path, *arguments: Any, **options: Any) -> dict[str, str]:
+    """Return the states that both rules give to a trial (`verdicts`)."""
+    return {one.check: one.state for one in verdicts(tmp_path, *arguments, **options)}
 
 
 def test_a_trial_that_was_ended_has_no_outcome_and_a_broken_rule_blames_nobody(
@@ -88,7 +93,9 @@ def test_no_finding_in_a_trial_whose_loss_does_not_fall_is_not_fine(
 
 
 def test_a_few_steps_are_not_fine(tmp_path: Path) -> None:
-    assert states(tmp_path, steps=4)["rules"] == UNCHECKED
+    (rules,) = [one for one in verdicts(tmp_path, steps=4) if one.check == "rules"]
+    assert rules.state == UNCHECKED
+    assert rules.evidence.endswith("too few to tell whether it learns: loss was 1 and is 0.7")
 
 
 def test_nothing_is_said_of_steps_that_were_not_captured(tmp_path: Path) -> None:

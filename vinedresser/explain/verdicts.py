@@ -18,12 +18,16 @@ from vinedresser.rules.causes.root_cause import (
     remedies,
     root_causes,
 )
+from vinedresser.rules.signals.outcomes.learning_outcome import MetricTrend, fallen
+from vinedresser.rules.signals.outcomes.metric_scale import tells_learning
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.notebook_html import paragraph, table
 from vinedresser.store.reading.reader import Run
+from vinedresser.store.reading.series import Column
 from vinedresser.store.records import ChecksRecord, known_keys
 from vinedresser.store.status import Status
+from vinedresser.store.step_record import MODES
 
 __all__ = ["Verdict", "VerdictKind", "checks_of", "steps_done", "verdict"]
 
@@ -38,7 +42,10 @@ _WHO = {
 _BLIND = "no rule could judge how well it learns"
 _WORDS = {"stop": "critical problem", "warning": "problem"}
 # Most rules about networks check every 20 steps. Boosting and estimators may need a single step.
-_FEWEST = {"torch": 20, "keras": 20}
+_FEW = 20
+_FEWEST = {"torch": _FEW, "keras": _FEW}
+# Number of steps from which rules judge a loss that does not fall (`LearningOutcome`).
+_MANY = 200
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,8 @@ class Verdict:
         steps: number of optimizer steps done.
         total: number of optimizer steps of the whole run; None if unknown.
         fewest: number of steps from which the absence of findings says something.
+        unlearned: why nothing shows that it learns, if it has too few steps for the rules that
+            judge this; "" if something does, or they judge it.
         proof: what trials from a snapshot proved to cure it; "" if nothing.
     """
 
@@ -65,6 +74,7 @@ class Verdict:
     steps: int = 0
     total: int | None = None
     fewest: int = 1
+    unlearned: str = ""
     proof: str = ""
 
     @cached_property
@@ -183,7 +193,7 @@ class Verdict:
         if not self.steps:
             return "no training step was captured"
         few = f"it has {count(self.steps, 'step')} only, and most rules wait for more"
-        return few if self.steps < self.fewest else ""
+        return few if self.steps < self.fewest else self.unlearned
 
     @property
     def checked(self) -> str:
@@ -360,15 +370,17 @@ def verdict(run: Run, faults: list[str] | None = None) -> Verdict:
     proof = proof_of(run.storage, others)
     if faults is not None:
         faults += [*damaged, *others]
+    steps = steps_done(run, status)
     return Verdict(
         status=status,
         findings=findings,
         checks=[*checks.values()],
         unjudged=_unjudged(run.storage, checks),
         damaged=damaged,
-        steps=steps_done(run, status),
+        steps=steps,
         total=run.info.total_steps,
         fewest=_FEWEST.get(run.info.framework, 1),
+        unlearned=_unlearned(run, steps) if status.state == "finished" else "",
         proof=proof,
     )
 
@@ -378,6 +390,32 @@ def steps_done(run: Run, status: Status) -> int:
     captured = [steps[-1] for rank in run.ranks if len(steps := run.steps("train", rank))]
     last = [] if status.step is None else [status.step]
     return int(max([*captured, *last], default=-1)) + 1
+
+
+def _unlearned(run: Run, steps: int) -> str:
+    """Return why nothing shows that a short run learns; see `Verdict.unlearned`."""
+    if not _FEW <= steps < _MANY:
+        return ""
+    losses = {
+        name: zip(one.steps.tolist(), one.values.tolist(), strict=True)
+        for name, one in run.scalars("losses", mode="train").items()
+        if not run.info.may_rise(name)
+    }
+    learns, seen = fallen(losses)
+    if learns or not seen or any(map(_improves, run.scalars("metrics").values())):
+        return ""
+    return (
+        f"no loss has certainly fallen in its {count(steps, 'step')} ({seen}), and rules that "
+        "judge what is learned wait for more"
+    )
+
+
+def _improves(metric: Column) -> bool:
+    """Return whether a metric improves in the training or in evaluations."""
+    trends = [MetricTrend(metric.name) for _ in MODES]
+    for mode, value in zip(metric.modes.tolist(), metric.values.tolist(), strict=True):
+        trends[mode].add(value)
+    return tells_learning(metric.name) and any(trend.improving() for trend in trends)
 
 
 def checks_of(storage: Storage, faults: list[str]) -> dict[str, ChecksRecord]:

@@ -17,14 +17,11 @@ from vinedresser.rules.causes.root_cause import root_causes
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
-from vinedresser.rules.signals.losses.loss_progress import LossProgress
+from vinedresser.rules.signals.outcomes.learning_outcome import fallen
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import ExitRecord, RunRecord, write_record
-
-# Steps of the shortest patience of a loss, which has blocks of one step.
-_LEAST_PATIENCE = 20
 
 
 class TrialRun:
@@ -83,13 +80,13 @@ class TrialRun:
             return []
         write_record(self._storage, _end(code, cut=cut))
         steps = set[int]()
-        losses: dict[str, dict[int, float]] = {}
+        losses: dict[str, list[tuple[int, float]]] = {}
 
         def count(step: Step, _: Engine) -> None:
             if step.mode == "train" and step.rank == 0:
                 steps.add(step.step)
                 for name, value in step.scalars_of("losses").items():
-                    losses.setdefault(name, {})[step.step] = value
+                    losses.setdefault(name, []).append((step.step, value))
 
         findings = judge(open_run(self.directory), self._rules, on_step=count)
         # As `vinedresser run` shows them; what is of severity "info" may be intended.
@@ -101,34 +98,13 @@ class TrialRun:
             return [*judged, Verdict(RULE_CHECK, UNCHECKED, "no step was captured")]
         others = len(self._rules) - len({one.rule for one in found})
         finding = "other finding" if found else "finding"
-        state, seen = _outcome(losses)
-        said = f"no {finding} of {others} rules in {len(steps)} steps, {seen}"
-        return [*judged, Verdict(RULE_CHECK, state, said)]
-
-
-def _outcome(losses: Mapping[str, Mapping[int, float]]) -> tuple[str, str]:
-    """Return the state of a trial by its losses, and what they show.
-
-    Rules that judge what is learned wait for more steps than a trial has: that they find nothing
-    says something only if the loss falls already.
-
-    Args:
-        losses: values by step and by name.
-    """
-    seen = []
-    for name, values in losses.items():
-        progress = LossProgress(max(_LEAST_PATIENCE, len(values) * 4 // 5), 0.0)
-        for step, value in values.items():
-            progress.add(step, value)
-        if (now := progress.now()) is None:
-            continue
-        short, start = name.partition("/")[2], progress.start()[0]
-        if progress.learned(0.0):
-            said = f"in which {short} fell from {start:.4g} to {now.level:.4g}"
-            return FINE, f"{said}; some wait for more"
-        seen.append(f"{short} was {start:.4g} and is {now.level:.4g}")
-    said = ", ".join(seen) or "no loss is known"
-    return UNCHECKED, f"too few to tell whether it learns: {said}"
+        # Rules that judge what is learned wait for more: that they find nothing says nothing yet.
+        learns, seen = fallen(losses)
+        if not learns:
+            seen = f"too few to tell whether it learns: {seen or 'no loss is known'}"
+        said = f"no {finding} of {others} rules in {len(steps)} steps, "
+        said += f"in which {seen}; some wait for more" if learns else seen
+        return [*judged, Verdict(RULE_CHECK, FINE if learns else UNCHECKED, said)]
 
 
 def _verdict(finding: Finding) -> Verdict:

@@ -108,7 +108,7 @@ def test_a_first_step_that_replaces_the_weights_and_throws_the_loss_up_is_warned
     run = open_run(tmp_path / "run")
     (finding,) = judge(run, [LearningRateTooHigh(overshoot=1e9)])
     assert (finding.step, finding.severity) == (10, "warning")
-    assert "the losses after the first one are above twice its value" in finding.seen
+    assert "the ten losses after the first one are above twice its value" in finding.seen
 
     train_classifier(tmp_path / "usual", 0.5)
     assert judge(open_run(tmp_path / "usual"), [LearningRateTooHigh()]) == []
@@ -121,6 +121,8 @@ def test_a_first_step_that_replaces_the_weights_and_throws_the_loss_up_is_warned
         ([2.0, *[5.0] * 9], False),
         ([2.0, *[5.0] * 10, 3.9], False),
         ([0.1, -9.0, *[5.0] * 10], False),
+        # Such as that of a value function before the first reward.
+        ([0.0, *[5.0] * 10], False),
     ],
 )
 def test_a_loss_has_risen_at_once_or_not(losses: list[float], risen: bool) -> None:

@@ -144,13 +144,14 @@ class ReportedValues:
         """
         self.save(name, value, "metrics")
 
-    def terms(self, **terms: Any) -> None:
+    def terms(self, /, **terms: Any) -> None:
         """Name the terms of which the loss of this step is the sum.
 
             hook.terms(reconstruction=error, kl=beta * divergence)
 
         They are stored as ``saved/terms/<name>``, and judged by the rules `idle_term` and
-        `unbounded_loss`. Pass them as they are added, with their weights and gradients.
+        `unbounded_loss`. Pass them as they are added, with their weights. Anything else than one
+        number is reported once and not saved.
 
         Args:
             terms: numbers, or tensors or arrays of one element.

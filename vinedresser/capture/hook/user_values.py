@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from decimal import Decimal
@@ -13,7 +14,7 @@ import numpy as np
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier, TensorCopier
 from vinedresser.errors import ConfigError, did_you_mean
-from vinedresser.store.collections.collection import BUILT_IN, TERM_GRADIENT, TERMS
+from vinedresser.store.collections.collection import BUILT_IN, TERMS
 
 __all__ = ["LoopSteps", "UserValues"]
 
@@ -85,14 +86,14 @@ class UserValues:
             self._session.shield.report(self._refused.setdefault(name, problem))
 
     def _save(self, name: str, value: Any) -> None:
-        if name.startswith(TERMS):
-            self._note_gradient(name.removeprefix(TERMS), value)
         number = _number(value)
         value = value if number is None else number
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise TypeError("it is masked: some of its elements have no value")
         if name.startswith(_SCALAR_KINDS):
             _check_number(value)
+        if name.startswith(TERMS) and math.prod(shape := np.shape(value)) != 1:
+            raise TypeError(f"its shape is {[*shape]}; pass one number, as it is added to the loss")
         plain = self._session.recorder.plain
         if plain is not None and number is not None and plain.due.ask(name):
             plain.explicit = True
@@ -115,12 +116,6 @@ class UserValues:
             copier.keep_scalar(recording, name, value, recording.weight())
         else:
             copier.keep(recording, name, value, ask)
-
-    def _note_gradient(self, term: str, value: Any) -> None:
-        """Save whether a term of the loss has a gradient, of tensors of PyTorch."""
-        reaches, due = getattr(value, "requires_grad", None), self._session.recorder.current_due()
-        if reaches is not None and due is not None and due.reaches("state"):
-            self._save(f"{TERM_GRADIENT}{term}", float(reaches))
 
     def _copier_of(self, value: Any) -> TensorCopier:
         """Return the copier for a value's framework."""

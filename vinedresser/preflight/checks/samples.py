@@ -59,7 +59,8 @@ def _hardly_different(said: str, evidence: Evidence, model: int) -> tuple[str, s
     """Judge outputs that hardly differ by the gradients of their model."""
     share = _first_gradient(evidence, model)
     if not 0 < share <= _HARDLY:
-        return unchecked(f"{said} only, but the gradient does not vanish")
+        arrives = ", but the gradient of the first layer does not vanish" if share > 0 else ""
+        return unchecked(f"{said} only{arrives}")
     return suspicious(
         f"{said} after {len(evidence.seen.steps)} steps, and the gradient of the first layer is "
         f"{share:.1g} times that of the last: it vanishes"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from vinedresser.rules.applicability import NO_TERMS, Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.need import Need
-from vinedresser.store.collections.collection import TERM_GRADIENT, TERMS
+from vinedresser.store.collections.collection import TERMS
 from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 
-# Checks in a row of a term without a gradient, and the steps of a term that never moves.
-_CHECKS, _STEPS = 3, 100
+# Fewest steps of a term that is judged.
+_STEPS = 100
 
 
 @dataclass
@@ -25,24 +24,22 @@ class _Term:
         first: its first value.
         moves: whether any other value was different.
         most: greatest share of the sum of the sizes of all terms.
-        idle: checks in a row without a gradient.
         steps: number of values.
     """
 
     first: float
     moves: bool = False
     most: float = 0.0
-    idle: int = 0
     steps: int = 0
 
 
 class IdleTerm(OnceRule):
     """A term of the loss that the script names (`Hook.terms`) does not train the model.
 
-    Fires at the third check in a row, every 20 steps, at which a term has no gradient while another
-    one has (PyTorch), and at the end of a run of 100 steps for a term that had the same value in
-    all of them, to the bit, while another one varied; if that is 0, its weight may be, and it is a
-    hint. Hints as well at a term that was never more than ``share`` of the sum of all their sizes.
+    Fires at the end of a run for a term that had the same value in 100 steps or more, to the bit,
+    while another one varied; if that is 0, its weight may be, and it is a hint. Hints as well at a
+    term that was never more than ``share`` of the sum of all their sizes. A term without a gradient
+    may have been detached to be reported only, so that tells nothing.
 
     Args:
         share: share of the loss below which a term hardly counts.
@@ -54,7 +51,7 @@ class IdleTerm(OnceRule):
     consequences = ("outcome",)
     position = 162
     inapplicable = Reasons(xgboost=NO_TERMS, sklearn=NO_TERMS)
-    needs = (Need("saved", required=False), Need("state", every=20, required=False))
+    needs = (Need("saved", required=False),)
 
     def __init__(self, share: float = 1e-4) -> None:
         require_between(0, 1, share=share)
@@ -65,27 +62,17 @@ class IdleTerm(OnceRule):
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
         self._last = step
-        values = _named(step, TERMS)
-        total = math.fsum(map(abs, values.values()))
+        values = {
+            name.removeprefix(TERMS): value
+            for name, value in step.scalars.items()
+            if name.startswith(TERMS)
+        }
+        total = sum(map(abs, values.values()))
         for name, value in values.items():
             term = self._terms.setdefault(name, _Term(value))
             term.moves |= value != term.first
             term.most = max(term.most, abs(value) / total if total else 0.0)
             term.steps += 1
-        gradients = _named(step, TERM_GRADIENT)
-        # If none has a gradient, they may have been detached to be reported.
-        for name, reaches in gradients.items() if any(gradients.values()) else ():
-            term = self._terms.setdefault(name, _Term(math.nan))
-            term.idle = 0 if reaches else term.idle + 1
-            if term.idle == _CHECKS:
-                return self._finding(
-                    name,
-                    f"the term {name} of the loss has no gradient, unlike others",
-                    "it is detached from the model (detach, item, no_grad, numpy): it changes the "
-                    "value of the loss, and trains nothing",
-                    "compute the term from the outputs of the model without detaching them, and "
-                    "pass hook.terms what is added to the loss",
-                )
         return None
 
     def at_end(self) -> Finding | None:
@@ -130,12 +117,3 @@ class IdleTerm(OnceRule):
             remedy=remedy,
             evidence={},
         )
-
-
-def _named(step: Step, prefix: str) -> dict[str, float]:
-    """Return scalars whose names begin with a prefix, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): value
-        for name, value in step.scalars.items()
-        if name.startswith(prefix)
-    }

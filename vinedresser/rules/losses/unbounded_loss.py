@@ -107,7 +107,8 @@ class UnboundedLoss(OnceRule):
     -``fall`` s / 10 for at most ten times as many steps suffices if its mean fell from the second
     to the last third of the run by more than half of what it fell from the first to the second. Of
     adversaries (several optimizers), only 1000 times the fall counts. Policy gradients are ignored.
-    Terms that the script names (`Hook.terms`) count like losses.
+    Terms that the script names (`Hook.terms`) count like losses unless the others make up for half
+    of their fall, as where the scores of real and generated rows drift together.
 
     Args:
         fall: size of the loss, as a multiple of its first size.
@@ -140,7 +141,8 @@ class UnboundedLoss(OnceRule):
         level = far if self.outcome.adversaries else self.fall
         for name, value in losses.items():
             fall = self._falls[name]
-            if level in fall.reached and not _slows(fall, level):
+            falls = level in fall.reached and not _slows(fall, level)
+            if falls and not _made_up_for(name, losses):
                 return self._finding(step, name, value, level)
         return None
 
@@ -149,12 +151,14 @@ class UnboundedLoss(OnceRule):
         if self._last is None or self.outcome.adversaries:
             return None
         level = self.fall / 10
-        for name, value in self._losses(self._last).items():
+        losses = self._losses(self._last)
+        for name, value in losses.items():
             fall = self._falls[name]
             if (
                 level in fall.reached
                 and not _longer(fall, fall.reached[level], self._last.step)
                 and fall.keeps_pace(level)
+                and not _made_up_for(name, losses)
             ):
                 return self._finding(self._last, name, value, level)
         return None
@@ -185,6 +189,12 @@ class UnboundedLoss(OnceRule):
             remedy="check the sign of each term of the loss: the optimizer minimises it",
             evidence={"scale": fall.scale, "reached": fall.reached[level], "since": since},
         )
+
+
+def _made_up_for(name: str, losses: dict[str, float]) -> bool:
+    """Return whether the other named terms of a loss make up for half of the fall of one."""
+    total = sum(value for other, value in losses.items() if other.startswith(TERMS))
+    return name.startswith(TERMS) and total > losses[name] / 2
 
 
 def _slows(fall: _Fall, level: float) -> bool:

@@ -143,7 +143,7 @@ class LearningRateTooHigh(SymptomRule):
         if overshoot > self.overshoot:
             seen.append(f"step {at} overshot the minimum {overshoot:.2g}×, by its gradient")
         if self.progress.outcome.risen_at_once():
-            seen.append("the losses after the first one are above twice its value")
+            seen.append("the ten losses after the first one are above twice its value")
         return Symptom(
             tensor=tensor,
             statistic="l2",

@@ -19,7 +19,6 @@ __all__ = [
     "FIRST_LABEL",
     "KINDS",
     "TERMS",
-    "TERM_GRADIENT",
     "TRAINED_ROWS",
     "Collection",
     "check_collection_name",
@@ -62,9 +61,8 @@ ACCURACY = "saved/accuracy/"
 FIRST_LABEL = "state/first_label/"
 # Shares of the rows of an evaluation set that are training rows; the name of the set follows.
 TRAINED_ROWS = "state/trained_rows/"
-# Terms of the loss that a script names, and whether they have a gradient (1 or 0).
+# Terms of the loss that a script names.
 TERMS = "saved/terms/"
-TERM_GRADIENT = "state/term_gradient/"
 BUILT_IN = (*KINDS, _ACTIVATIONS, *_OF_MODELS)
 # The path under which custom loops report tensors with `hook.step`.
 _REPORTED = "batch"

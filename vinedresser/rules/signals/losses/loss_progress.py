@@ -265,9 +265,12 @@ class LossProgress:
         return len(tenth) == _TENTH * self._size and min(tenth) > _HUGE * size
 
     def risen_at_once(self) -> bool:
-        """Return whether each of the next values, ten or more, is above twice the first one."""
+        """Return whether each of the next values, ten or more, is above twice the first one.
+
+        Never if that is 0, which has no double.
+        """
         later = self._first[1:]
-        return len(later) >= _NEXT_VALUES and min(later) > self.first + self.size
+        return len(later) >= _NEXT_VALUES and min(later) > self.first + self.size > self.first
 
     def _low_by_chance(self) -> bool:
         """Return whether the next values are twice as high and about as low again, several times.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from vinedresser.rules.need import Need
@@ -20,7 +21,7 @@ from vinedresser.rules.signals.outcomes.metric_scale import (
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["Guessed", "LearningOutcome", "MetricTrend", "several_trained"]
+__all__ = ["Guessed", "LearningOutcome", "MetricTrend", "fallen", "several_trained"]
 
 # Share of a run in whose rest a metric has to have a value to tell how the run ended.
 _LATE = 0.5
@@ -42,6 +43,8 @@ _LEAST = 0.1
 _LOST = 0.5
 # Values of a metric that stands: fewest, share of all, and the first ones that it is compared with.
 _STANDING, _SHARE_STANDING, _BEFORE = 40, 0.5, 4
+# Fewest steps of the patience with a loss, whose blocks are single steps then.
+_FEWEST_STEPS = 20
 
 
 class Guessed(NamedTuple):
@@ -281,6 +284,36 @@ class LearningOutcome(Signal):
             if trend.direction and not trend.improving()
         }
         return "".join(words.values())
+
+
+def fallen(losses: Mapping[str, Iterable[tuple[int, float]]]) -> tuple[bool, str]:
+    """Return whether a loss of a short run has certainly fallen, and where they began and are.
+
+    Rules that judge what is learned wait for more steps: until then, nothing else tells it.
+
+    Args:
+        losses: steps and values by full name.
+    """
+    seen = []
+    for name, values in losses.items():
+        pairs = [*values]
+        progress = LossProgress(max(_FEWEST_STEPS, len(pairs) * 4 // 5), 0.0)
+        trend = MetricTrend("loss")
+        for step, value in pairs:
+            progress.add(step, value)
+            trend.add(value)
+        if not progress.values:
+            continue
+        now = progress.now()
+        risen = progress.thrown_up() or progress.risen_at_once()
+        start = progress.first if risen or now is None else progress.start()[0]
+        level = trend.last if now is None else now.level
+        short = name.partition("/")[2]
+        # The former is sure after fewer steps, the latter in spite of more noise.
+        if level < start and (progress.learned(0.0) or trend.improving()):
+            return True, f"{short} fell from {start:.4g} to {level:.4g}"
+        seen.append(f"{short} was {start:.4g} and is {level:.4g}")
+    return False, ", ".join(seen)
 
 
 def several_trained(info: RunRecord) -> bool:
