@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import vinedresser
+from tests.rules.stated.points import train
 from vinedresser.store.reading.reader import open_run
 from vinedresser.tasks.config.experiment import load_experiment
 from vinedresser.tasks.config.sweep_file import load_sweep
@@ -102,3 +104,13 @@ def test_a_script_of_the_user_is_left_as_it_is(tmp_path: Path) -> None:
     done = vinedresser("init", "sweep", cwd=tmp_path)
     assert "left train.py as it is: make sweep.toml fit it\n" in done.stdout
     assert (tmp_path / "train.py").read_text() == "print('mine')\n"
+
+
+@pytest.mark.thorough
+def test_expectations_are_toml_also_if_log_lines_are_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tmp_path / "good", seed=1)
+    monkeypatch.setenv("VINEDRESSER_LOG_FORMAT", "json")
+    done = vinedresser("init", "expect", "good", cwd=tmp_path)
+    assert "train/loss falls" in tomllib.loads(done.stdout)["expect"]["lines"]

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from vinedresser.errors import ConfigError
+from vinedresser.plain_text import visible
 
 # Inside the package, where linters and type checkers see them.
 _STARTERS = files("vinedresser.cli") / "starters"
@@ -84,8 +85,7 @@ def init(
 
 
 def _print_expectations(path: Path) -> None:
-    """Print the table ``[expect]`` that a good run suggests."""
-    from vinedresser.cli.views.console import console
+    """Print the table ``[expect]`` that a good run suggests, as TOML for a file."""
     from vinedresser.explain.proposing import proposed_expectations
     from vinedresser.objects import parse_location
     from vinedresser.store.reading.reader import open_run
@@ -93,4 +93,4 @@ def _print_expectations(path: Path) -> None:
     lines = proposed_expectations(open_run(parse_location(path)))
     said = (f"    {json.dumps(line)}," for line in lines)
     for line in ("[expect]", "lines = [", *said, "]"):
-        console.print(line, markup=False, soft_wrap=True)
+        typer.echo(visible(line))
