@@ -80,7 +80,7 @@ def logs_json() -> bool:
     Raises:
         ConfigError: the environment variable has an unknown value.
     """
-    given = os.environ.get(LOG_FORMAT, "text")
+    given = os.environ.get(LOG_FORMAT) or "text"
     if given not in ("text", "json"):
         raise ConfigError(f"{LOG_FORMAT}: must be text or json, not {given!r}")
     return given == "json"
@@ -104,21 +104,23 @@ def json_line(
     more: Mapping[str, object] = MappingProxyType({}),
     *,
     time: float | None = None,
+    masked: bool = True,
 ) -> str:
     """Return a log line as a JSON object, without the end of the line.
 
     Args:
-        message: its message; control characters become visible, and secrets are masked.
+        message: its message; control characters become visible.
         level: "info", "warning", "error" or "critical".
         more: further fields, as JSON types; those that are None are left out.
         time: seconds since the epoch; None: now.
+        masked: whether secrets of the message are masked.
 
     Returns:
         An object with ``time`` (RFC 3339, UTC), ``level``, ``message`` and the further fields.
     """
     when = dt.datetime.now(dt.UTC) if time is None else dt.datetime.fromtimestamp(time, dt.UTC)
     fields: dict[str, object] = {"time": when.isoformat(timespec="milliseconds"), "level": level}
-    fields["message"] = _plain(message)
+    fields["message"] = _plain(message) if masked else visible(message)
     for name, value in more.items():
         if value is not None:
             fields[name] = _plain(value) if isinstance(value, str) else value
@@ -130,7 +132,7 @@ def _plain(text: str) -> str:
 
 
 def format_plainly(package: str) -> None:
-    """Have the log handlers of a package use `PlainFormatter`.
+    """Have the log handlers of a package use `PlainFormatter`, or on a terminal `line_formatter`.
 
     Args:
         package: name of the package that defines the handlers, and has installed them.
@@ -138,6 +140,9 @@ def format_plainly(package: str) -> None:
     known = logging.getLogger().manager.loggerDict.values()
     loggers = [logging.getLogger(), *(one for one in known if isinstance(one, logging.Logger))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
-        ours = isinstance(handler.formatter, PlainFormatter)
+        ours = isinstance(handler.formatter, PlainFormatter | _JsonFormatter)
         if type(handler).__module__.startswith(f"{package}.") and not ours:
-            handler.setFormatter(PlainFormatter(handler.formatter))
+            # Others send to the pages of the server, which have fields of their own.
+            printed = isinstance(handler, logging.StreamHandler)
+            kind = line_formatter if printed else PlainFormatter
+            handler.setFormatter(kind(handler.formatter))

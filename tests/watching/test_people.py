@@ -185,9 +185,15 @@ def test_nothing_is_served_without_a_right_token(
 @pytest.mark.thorough
 def test_the_printed_address_and_the_log_have_no_token(served: Watching) -> None:
     served.ask("GET", "/runs", "wrong-" + "w" * 40, "eve\n2026 ada stop good")
+    served.ask("GET", "/runs", "wrong-" + "w" * 40, "ada")
+    # Name and token the wrong way round.
+    served.ask("GET", "/runs", "ada", STEERER)
     served.ask("GET", f"/runs?key={STEERER}")
+    served.ask("POST", f"/run/none/control?kind=stop&token={READER}", STEERER)
     assert "?" not in served.address
-    assert "wrong token of 'eve\\n2026 ada stop good'" in served.log
+    assert "wrong token of a stranger" in served.log
+    assert "wrong token of ada" in served.log
+    assert "2026 ada" not in served.log
     assert not {READER, STEERER, "w" * 40} & set(re.findall(r"[\w-]{30,}", served.log))
     assert "Traceback" not in served.log
 
@@ -223,7 +229,23 @@ def test_a_change_needs_control_and_a_page_of_this_server(served: Watching) -> N
     assert served.ask("POST", change, STEERER, "ada").status_code == 403
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
         assert served.ask(method, change, STEERER).status_code == 405
-    assert served.ask("POST", "/runs", STEERER).status_code == 405
+    paths = (
+        "/",
+        "/runs",
+        "/metrics",
+        "/health",
+        "/run/good",
+        "/run/good/view",
+        "/run/good/control/",
+    )
+    for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"):
+        assert {served.ask(method, path, STEERER).status_code for path in paths} == {405}
+    for method in ("GET", "HEAD"):
+        assert served.ask(method, change, STEERER).status_code == 405
+    for name in ("%2e%2e", "good%2f..%2fgood", "..%2f..%2fetc", "good%0a", "good;x", "good%00"):
+        for token in (READER, STEERER):
+            path = f"/run/{name}/control?kind=stop"
+            assert served.ask("POST", path, token).status_code in (403, 404, 405)
     assert served.ask("POST", "/run/none/control?kind=stop", STEERER).status_code == 404
     over = served.ask("POST", change, STEERER)
     assert over.status_code == 400
@@ -320,22 +342,33 @@ def test_a_browser_controls_with_the_printed_key(tmp_path: Path) -> None:
     quiet = subprocess.DEVNULL
     training = subprocess.Popen(command, cwd=tmp_path, stdout=quiet, stderr=quiet)
     watch = [sys.executable, "-m", "vinedresser", "watch", str(store / "steered"), "--no-browser"]
+    watch.append("--control")
     try:
         until((store / "steered" / "heartbeat" / "0.json").exists, "the training")
         with subprocess.Popen(watch, stdout=subprocess.PIPE, stderr=quiet, text=True) as server:
-            assert server.stdout is not None
-            address = re.search(r"http://\S+", server.stdout.readline())
-            assert address is not None
-            with opened(tmp_path / "profile") as browser:
-                browser.open(address[0])
-                until(lambda: browser.value("!!document.getElementById('control')"), "the page")
-                browser.value("control('adjust', 'rate', '0.5')")
-                told = "document.getElementById('controlled').textContent"
-                until(lambda: "to 0.5" in browser.value(told), "the change")
-                browser.value("confirm = () => true")
-                browser.value("document.querySelector('[data-kind=stop]').click()")
-                assert training.wait(60) != 0
-            server.kill()
+            try:
+                assert server.stdout is not None
+                address = re.search(r"http://\S+", server.stdout.readline())
+                assert address is not None
+                with opened(tmp_path / "profile") as browser:
+                    browser.open(address[0])
+                    until(lambda: browser.value("!!document.getElementById('control')"), "the page")
+                    browser.value("control('adjust', 'rate', '0.5')")
+                    told = "document.getElementById('controlled').textContent"
+                    until(lambda: "to 0.5" in browser.value(told), "the change")
+                    # Its answer takes longer than that of the next one, which stays.
+                    browser.value(
+                        "control('adjust', 'none', '1').then(() => { window.late = true })"
+                    )
+                    browser.value("confirm = () => true")
+                    browser.value("document.querySelector('[data-kind=stop]').click()")
+                    assert training.wait(60) != 0
+                    until(lambda: browser.value("window.late"), "the first answer")
+                    until(lambda: "stop: stop requested" in browser.value(told), "the last answer")
+                    disabled = "document.querySelector('[data-kind=stop]').disabled"
+                    until(lambda: browser.value(disabled), "the end")
+            finally:
+                server.kill()
     finally:
         training.send_signal(signal.SIGINT)
         training.wait(60)
@@ -348,9 +381,13 @@ def test_a_file_of_tokens_is_closed_and_right(tmp_path: Path) -> None:
         ("ada", "control"),
     ]
     path.chmod(0o640)
-    with pytest.raises(ConfigError, match="others can open it; close it: chmod 600"):
-        read_people(path)
+    link = tmp_path / "link.toml"
+    link.symlink_to(path)
+    for one in (path, link):
+        with pytest.raises(ConfigError, match="others can open it; close it: chmod 600"):
+            read_people(one)
     path.chmod(0o600)
+    assert read_people(link) == read_people(path)
     good = f'rights = "read"\nsha256 = "{"0" * 64}"\n'
     wrong = {
         "": "names nobody",
@@ -358,6 +395,7 @@ def test_a_file_of_tokens_is_closed_and_right(tmp_path: Path) -> None:
         '[ada]\nrights = "root"\nsha256 = "0"\n': "ada.rights",
         f'[ada]\nrights = "read"\nsha256 = "{STEERER}"\n': "64 hexadecimal digits",
         f'["a:b"]\n{good}': "a name has",
+        f'ada = "{STEERER}"\n': "must be a table",
         f'[ada]\ntoken = "{STEERER}"\n': "ada.token: no such key",
     }
     for text, message in wrong.items():
@@ -401,6 +439,7 @@ def test_a_wrong_certificate_is_refused(tmp_path: Path) -> None:
     [
         (["--host", "0.0.0.0"], "other machines can connect to it"),
         (["--certificate", "c.pem"], "must be given together"),
+        (["--control", "--tokens", "t.toml"], 'give rights = "control"'),
         (["--host", "192.0.2.1"], "--host 192.0.2.1"),
         (["--host", "no such host"], "--host no such host"),
     ],

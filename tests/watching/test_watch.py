@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,10 @@ NASTY = "<script>alert(1)</script>\x1b[31m" + "x" * 10_000
 
 @contextmanager
 def watching(
-    where: Path, cwd: Path | None = None
+    where: Path, cwd: Path | None = None, options: Sequence[str] = ()
 ) -> Iterator[tuple[str, httpx.Client, subprocess.Popen[str]]]:
     """Serve a place; yield the printed address, a client without the cookie, and the process."""
-    command = [sys.executable, "-m", "vinedresser", "watch", str(where), "--no-browser"]
+    command = [sys.executable, "-m", "vinedresser", "watch", str(where), "--no-browser", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=cwd)
     try:
         assert process.stdout is not None
@@ -217,6 +217,47 @@ def test_other_hosts_and_sites_get_nothing(page: httpx.Client, headers: dict[str
 def test_pages_only_read(page: httpx.Client) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         assert page.request(method, "/runs").status_code == 405
+
+
+def test_the_printed_key_changes_no_training(page: httpx.Client) -> None:
+    assert 'id="control"' not in page.get("/run/good").text
+    origin = str(page.base_url).rstrip("/")
+    for headers in (
+        {"origin": origin},
+        {},
+        {"origin": origin, "authorization": "Bearer " + "x" * 40},
+    ):
+        for name in ("good", "%2e%2e", "..%2foutside%2fsecret"):
+            answer = page.post(f"/run/{name}/control?kind=stop", headers=headers)
+            assert answer.status_code == (405 if "%2f" in name else 403)
+            assert "not running" not in answer.text
+    answer = page.post("/run/good/control?kind=stop", headers={"origin": origin})
+    assert "start vinedresser watch with --control" in answer.text
+
+
+@pytest.mark.thorough
+def test_with_control_a_change_needs_the_origin_of_the_page(store: Path) -> None:
+    with watching(store, options=("--control",)) as (address, client, _):
+        client.get(address)
+        own, change = address.partition("/?")[0], "/run/good/control?kind=stop"
+        # A token that admits nobody stands for nothing.
+        for headers in ({}, {"authorization": "Bearer " + "x" * 40}):
+            assert client.post(change, headers=headers).status_code == 403
+        over = client.post(change, headers={"origin": own})
+        assert (over.status_code, "not running" in over.text) == (400, True)
+        for name, status in {"%2e%2e": 404, "..%2foutside%2fsecret": 405, "good%0a": 404}.items():
+            path = f"/run/{name}/control?kind=stop"
+            assert client.post(path, headers={"origin": own}).status_code == status
+
+
+@pytest.mark.thorough
+def test_the_printed_address_opens_the_page_also_in_a_log_line(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VINEDRESSER_LOG_FORMAT", "json")
+    with watching(store) as (address, client, _):
+        client.get(address)
+        assert client.get("/runs").status_code == 200
 
 
 def test_the_policy_allows_no_script_but_the_page_s(page: httpx.Client) -> None:

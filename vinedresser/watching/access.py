@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vinedresser.errors import ConfigError
 from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import user_name
-from vinedresser.watching.people import Person, person_of
+from vinedresser.watching.people import Person, Rights, person_of
 from vinedresser.watching.site import Site
 
 __all__ = ["KEY_VARIABLE", "Access", "client_of"]
@@ -34,8 +34,6 @@ KEY_VARIABLE = "VINEDRESSER_WATCH_KEY"
 
 _LOG = plain_logger(__name__)
 _KEY_BYTES = 32
-# Characters of a wrong name that are logged.
-_LONGEST_NAME = 64
 _KEY = re.compile(r"[A-Za-z0-9_-]{32,200}")
 # The only path to which anything is sent.
 _CONTROL = re.compile(r"/run/[^/]+/control")
@@ -58,7 +56,7 @@ class Access:
 
     Without people, the address with the key sets a cookie, whose value is another secret, and leads
     to the page without the key. All ports of a host share their cookies, so the cookie's name has
-    the port. Who has it is the owner of the server, who may control trainings.
+    the port. Who has it counts as the owner of the server, and reads unless more is given.
 
     With people, a request has a token as in RFC 6750 (``Bearer``) or, as browsers ask for it, as
     the password of a name (``Basic``, RFC 7617).
@@ -71,6 +69,7 @@ class Access:
         site: where it is served.
         program_key: the key of programs; "": none is let through.
         people: who may use the pages; (): the owner, with the printed key.
+        owner: rights that the printed key gives.
 
     Raises:
         ConfigError: the key of programs can be guessed.
@@ -85,6 +84,7 @@ class Access:
         site: Site,
         program_key: str = "",
         people: Sequence[Person] = (),
+        owner: Rights = "read",
     ) -> None:
         self._application = application
         if program_key and not _KEY.fullmatch(program_key):
@@ -95,7 +95,7 @@ class Access:
         self._program_key = program_key
         self._site = site
         self._people = people
-        self._owner = Person(user_name() or "the owner", "control")
+        self._owner = Person(user_name() or "the owner", owner)
         self._key = secrets.token_urlsafe(_KEY_BYTES)
         self._session = secrets.token_urlsafe(_KEY_BYTES)
         self._cookie = f"vinedresser_watch_{site.port}"
@@ -156,8 +156,11 @@ class Access:
             return self._owner if right else None
         person = person_of(self._people, given.token, given.name)
         if person is None and given.token:
-            name = "a program" if given.name is None else repr(given.name[:_LONGEST_NAME])
-            _LOG.info("%s: wrong token of %s", client_of(scope), name)
+            # Not any other name: it may be a token in the wrong place.
+            known = any(given.name == one.name for one in self._people)
+            _LOG.info(
+                "%s: wrong token of %s", client_of(scope), given.name if known else "a stranger"
+            )
         return person
 
     def _stranger(self) -> PlainTextResponse:
@@ -173,10 +176,11 @@ class Access:
                 "%s: %s may not control trainings: refused %r",
                 *(client_of(scope), person.name, scope["path"]),
             )
-            return _refused(f"{person.name} may read, and not control trainings")
+            hint = "" if self._people else "; start vinedresser watch with --control"
+            return _refused(f"{person.name} may read, and not control trainings{hint}")
         # Browsers send the cookie, and the token of a name, with requests of any page; and the
         # origin with each POST.
-        if not given.bearer and headers.get("origin") is None:
+        if not (self._people and given.bearer) and headers.get("origin") is None:
             return _refused("send a bearer token, or the header Origin")
         return None
 

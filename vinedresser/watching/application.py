@@ -23,7 +23,7 @@ from vinedresser.plain_logs import plain_logger
 from vinedresser.plain_text import visible
 from vinedresser.watching.access import client_of
 from vinedresser.watching.chosen_runs import differences
-from vinedresser.watching.controlling import control
+from vinedresser.watching.controlling import FIELDS, control
 from vinedresser.watching.curve_answers import (
     MOST_CURVES,
     CurveRequest,
@@ -127,17 +127,17 @@ class _Pages:
 
     def control(self, request: Request) -> Response:
         person, name = request.scope["person"], request.path_params["name"]
-        asked = " ".join(visible(value) for value in request.query_params.values())
+        asked = " ".join(visible(request.query_params.get(one, "")) for one in FIELDS).strip()
         who = f"{client_of(request.scope)}: {person.name}: {asked} {visible(name)}"
         try:
             with _refusals():
                 storage = self._watched(name).storage
-                told = control(storage, request.query_params, person.name)
+                told = visible(control(storage, request.query_params, person.name))
         except HTTPException as error:
             _LOG.info("%s: %s", who, error.detail)
             raise
         _LOG.info("%s: %s", who, told)
-        return PlainTextResponse(f"{visible(told)}\n")
+        return PlainTextResponse(f"{told}\n")
 
     def _run_page(self, request: Request, name: str) -> Response:
         view = self._watched(name).feed.latest()

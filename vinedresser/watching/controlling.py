@@ -16,6 +16,10 @@ from vinedresser.objects import Storage
 from vinedresser.store.records import SupervisorRecord, TrainerRequest, TrainerRequestKind
 from vinedresser.store.status import run_status
 
+__all__ = ["FIELDS", "control"]
+
+FIELDS = ("kind", "parameter", "value")
+"""Fields of a request for a change; others are ignored."""
 # What pages offer; the rest needs files or is for the command line.
 _KINDS: tuple[TrainerRequestKind, ...] = ("stop", "checkpoint", "pause", "resume", "adjust")
 # Seconds that a request waits for the answer of the training.

@@ -7,7 +7,7 @@ import hmac
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -72,6 +72,9 @@ def read_people(path: Path) -> list[Person]:
             raise ConfigError(
                 f"{path}: {name!r}: a name has up to 64 letters, digits, '.', '_', '@' or '-'"
             )
+        if not isinstance(table, Mapping):
+            # The value is not shown, as above.
+            raise ConfigError(f"{path}: {name}: must be a table with rights and sha256")
         entry = build(_Entry, table, f"{path}: {name}")
         twin = next((one.name for one in people if one.digest == entry.sha256), None)
         if twin is not None:

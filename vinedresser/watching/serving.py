@@ -16,7 +16,7 @@ from vinedresser.store.reading.run_store import RunStore
 from vinedresser.store.records import RunRecord
 from vinedresser.watching.access import KEY_VARIABLE, Access
 from vinedresser.watching.application import application
-from vinedresser.watching.people import Person
+from vinedresser.watching.people import Person, Rights
 from vinedresser.watching.site import LOOPBACK, Certificate, Site, listen
 from vinedresser.watching.watched_store import WatchedStore
 
@@ -28,6 +28,7 @@ def watch(
     *,
     host: str = LOOPBACK,
     people: Sequence[Person] = (),
+    owner: Rights = "read",
     certificate: Certificate | None = None,
 ) -> None:
     """Serve the pages of a store or a run until the process is interrupted.
@@ -39,6 +40,7 @@ def watch(
             connections are accepted.
         host: address of this machine at which it listens.
         people: who may use the pages; (): whoever has the address with the key.
+        owner: rights of whoever has that.
         certificate: certificate for TLS; None: connections are not encrypted.
 
     Raises:
@@ -61,7 +63,7 @@ def watch(
             )
         site = Site(bound, _names(host, address, certificate), secure=certificate is not None)
         pages = application(WatchedStore(store, single=single))
-        access = Access(pages, site, os.environ.get(KEY_VARIABLE, ""), people)
+        access = Access(pages, site, os.environ.get(KEY_VARIABLE, ""), people, owner)
         config = uvicorn.Config(
             access,
             http=PromptConnection,
@@ -72,6 +74,8 @@ def watch(
             proxy_headers=False,
             ws="none",
             timeout_graceful_shutdown=1,
+            # Older versions of uvicorn would limit TLS 1.2 to the ciphers of TLS 1.0.
+            ssl_ciphers=None,
             ssl_certfile=certificate and certificate.chain,
             ssl_keyfile=certificate and certificate.key,
         )

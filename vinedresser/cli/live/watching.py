@@ -13,7 +13,8 @@ import typer
 
 from vinedresser.cli.options import DEFAULT_STORE
 from vinedresser.errors import ConfigError
-from vinedresser.plain_logs import line_formatter
+from vinedresser.plain_logs import json_line, line_formatter, logs_json
+from vinedresser.plain_text import visible
 
 
 def watch(
@@ -43,6 +44,10 @@ def watch(
     private_key: Annotated[
         Path | None, typer.Option(help="Private key of the certificate (PEM).")
     ] = None,
+    control: Annotated[
+        bool,
+        typer.Option("--control", help="Let whoever has the printed address change trainings."),
+    ] = False,
     terminal: Annotated[
         bool, typer.Option("--terminal", help="Show the table in the terminal instead.")
     ] = False,
@@ -66,18 +71,28 @@ def watch(
 
     if (certificate is None) != (private_key is None):
         raise ConfigError("--certificate and --private-key: must be given together")
+    if control and tokens is not None:
+        raise ConfigError('--control: cannot be combined with --tokens; give rights = "control"')
     people = read_people(tokens) if tokens else []
     tls = read_certificate(certificate, private_key) if certificate and private_key else None
     _log_changes()
     with TemporaryDirectory(prefix="vinedresser-") as private:
 
         def ready(address: str) -> None:
-            console.print(f"watching at {address}   (Ctrl-C to stop)", soft_wrap=True)
+            line = f"watching at {address}   (Ctrl-C to stop)"
+            # With its key, without which nobody gets in.
+            typer.echo(json_line(line, masked=False) if logs_json() else visible(line))
             if browser:
                 _open(address, Path(private))
 
         place = parse_location(where)
-        serve(place, port, ready, host=host or LOOPBACK, people=people, certificate=tls)
+        serve(
+            *(place, port, ready),
+            host=host or LOOPBACK,
+            people=people,
+            owner="control" if control else "read",
+            certificate=tls,
+        )
 
 
 def _log_changes() -> None:
