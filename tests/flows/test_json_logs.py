@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import pytest
 
 from tests.cli.command_line import vinedresser
 from tests.flows.test_notification_blocks import TRAINING
+from tests.flows.test_sweep_flow import write
+from vinedresser.cli.views.console import make_console, say
 from vinedresser.plain_logs import json_line
 from vinedresser.store.reading.reader import open_run
 
@@ -57,6 +60,50 @@ def test_a_stop_is_an_object_with_run_rule_rank_and_step(
     assert [one["run"] for one in started] == [run.info.name]
     times = [one["time"] for one in objects(done.stdout)]
     assert times == sorted(times)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("shared_prefect")
+def test_trials_of_a_sweep_are_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "x = [0.5]\nkind = ['good', 'crash']", more="retries = 0")
+    monkeypatch.setenv("VINEDRESSER_LOG_FORMAT", "json")
+    done = vinedresser("sweep", "sweep.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = objects(done.stdout) + objects(done.stderr)
+    ended = {one["run"]: (one["state"], one["level"]) for one in lines if "state" in one}
+    assert ended == {"trial-0000": ("finished", "info"), "trial-0001": ("failed", "error")}
+    (failed,) = [one for one in lines if one.get("state") == "failed"]
+    assert "crashes" in failed["reason"]
+    begun = {one["run"] for one in lines if " begins with " in one["message"]}
+    assert begun <= {*ended}
+    assert begun
+
+
+@pytest.mark.parametrize(
+    ("style", "level"), [("", "info"), ("yellow", "warning"), ("red", "error")]
+)
+def test_the_level_is_that_of_the_colour(
+    style: str, level: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VINEDRESSER_LOG_FORMAT", "json")
+    console = make_console()
+    say("a [b]\tc", console, style=style)
+    console.print("d", style=style)
+    assert [one["level"] for one in objects(capsys.readouterr().out)] == [level, level]
+
+
+def test_a_reader_that_ends_early_is_no_error_of_the_command(tmp_path: Path) -> None:
+    command = 'set -o pipefail; for _ in {1..3}; do "$0" -m vinedresser doctor; done | true'
+    environment = {**os.environ, "VINEDRESSER_LOG_FORMAT": "json"}
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
 
 
 def test_an_error_is_an_object_and_an_unknown_format_one_line(

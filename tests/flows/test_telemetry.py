@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 import threading
 import time
@@ -17,6 +18,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.cli.command_line import vinedresser
 from tests.flows.test_notification_blocks import TRAINING
+from vinedresser.errors import ConfigError
+from vinedresser.infra.services.telemetry import start_telemetry
 from vinedresser.store.reading.reader import open_run
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
@@ -100,6 +103,14 @@ def test_a_collector_gets_the_spans_of_the_flow_its_tasks_and_its_runs(
     run = open_run(next((tmp_path / "runs").glob("broken*")))
     resources = [one for got in collector.got["/v1/traces"] for one in got.resource_spans]
     assert {attributes(one.resource)["service.name"] for one in resources} == {"vinedresser"}
+    instances = {
+        attributes(one.resource)["service.instance.id"]
+        for one in (
+            *resources,
+            *(each for got in collector.got["/v1/metrics"] for each in got.resource_metrics),
+        )
+    }
+    assert len(instances) == 1
     spans = [span for one in resources for scope in one.scope_spans for span in scope.spans]
     named = {span.name: span for span in spans}
     tasks = [name for name in named if name.startswith(("launch", "judge", "record", "finish"))]
@@ -143,7 +154,23 @@ def test_a_collector_that_is_silent_or_not_named_harms_nothing(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
     code, output = train(tmp_path)
     assert code == 0, output
-    assert output.count("OpenTelemetry's collector does not take all spans") == 1
+    told = "OpenTelemetry's collector does not take all spans"
+    assert output.count(told) == 1
     assert "Traceback" not in output
+    # The warning comes by a handler of Prefect.
+    monkeypatch.setenv("VINEDRESSER_LOG_FORMAT", "json")
+    code, output = train(tmp_path)
+    assert code == 0, output
+    (warning,) = [one for one in map(json.loads, output.splitlines()) if told in one["message"]]
+    assert (warning["level"], warning["logger"].rpartition(".")[2]) == ("warning", "telemetry")
     states = [open_run(path).status.state for path in (tmp_path / "runs").glob("broken*")]
-    assert states == ["stopped", "stopped"]
+    assert states == ["stopped"] * 3
+
+
+def test_a_variable_that_the_sdk_refuses_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, collector: Collector
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
+    with pytest.raises(ConfigError, match="OTEL_"):
+        start_telemetry()

@@ -22,6 +22,7 @@ __all__ = [
     "error_console",
     "figure",
     "line_room",
+    "make_console",
     "plain",
     "plain_lines",
     "plain_table",
@@ -52,31 +53,32 @@ class _JsonConsole(PlainConsole):
         """Print the lines of what is printed as objects."""
         with self.capture() as captured:
             super().print(*objects, style=style, **options)
-        level = _LEVELS.get(str(style), "info")
+        styles = map(str, (style, *(one.style for one in objects if isinstance(one, Text))))
+        level = next((_LEVELS[one] for one in styles if one in _LEVELS), "info")
         for line in captured.get().splitlines():
             if line.strip():
                 self.tell(line.strip(), level)
 
     def tell(self, message: str, level: str = "info", **more: object) -> None:
         """Print a line; see `json_line`."""
-        self.file.write(f"{json_line(message, level, more)}\n")
-        self.file.flush()
+        super().print(Text(json_line(message, level, more)), soft_wrap=True)
 
 
 # Of messages, by the colour that they have in a terminal.
 _LEVELS = {"red": "error", "yellow": "warning"}
 
 
-def _console(*, stderr: bool = False) -> PlainConsole:
+def make_console(*, stderr: bool = False) -> PlainConsole:
+    """Return a console for the format of lines that the environment asks for."""
     if logs_json():
         # Lines are whole, and tables, too.
         return _JsonConsole(highlight=False, stderr=stderr, force_terminal=False, width=10_000)
     return PlainConsole(highlight=False, stderr=stderr)
 
 
-console = _console()
+console = make_console()
 # For messages beside the output of a script, which is passed on unchanged.
-error_console = _console(stderr=True)
+error_console = make_console(stderr=True)
 
 
 def tell(message: str, level: str = "info", *, to: Console = console, **more: object) -> bool:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vinedresser.cli.views.column_choice import columns_that_fit
-from vinedresser.cli.views.console import console, plain, plain_table
+from vinedresser.cli.views.console import console, plain, plain_table, tell
 from vinedresser.cli.views.latest_values import LatestValues, fitting
 from vinedresser.cli.views.sweep_results import STYLES
 from vinedresser.errors import VinedresserError
@@ -35,6 +35,8 @@ _ROWS = 16
 _NOW, _CUT = 36, 16
 # Seconds between two looks at the runs of the running trials.
 _READ = 1.0
+# Levels of log lines by state of the trial.
+_LEVELS = {"failed": "error", "stopped": "warning"}
 
 
 @contextmanager
@@ -81,12 +83,12 @@ class SweepView:
         for trial in standing.ended:
             self._count(trial, standing.sweep.settings.goals)
 
-    def ends(self, standing: Standing) -> Iterator[Text]:
-        """Yield a line for each trial that has ended since the last call."""
+    def ends(self, standing: Standing) -> Iterator[tuple[Trial, Text]]:
+        """Yield each trial that has ended since the last call, with a line about it."""
         for trial in standing.ended[self._printed :]:
             self._printed += 1
             self._count(trial, standing.sweep.settings.goals)
-            yield _end(trial, standing.sweep.settings.goals, standing.sweep.settings.epochs)
+            yield trial, _end(trial, standing.sweep.settings.goals, standing.sweep.settings.epochs)
 
     def summary(self, standing: Standing, now: float) -> str:
         """Return a line about all trials."""
@@ -143,7 +145,7 @@ def _show(runner: SweepRunner, over: threading.Event) -> None:
         while not last:
             last = over.wait(_POLL)
             standing = runner.standing()
-            for line in view.ends(standing):
+            for _, line in view.ends(standing):
                 live.console.print(line)
             text = plain(view.summary(standing, time.monotonic()))
             table = running_table(standing, now.of(standing), console.width)
@@ -162,9 +164,13 @@ def _show_lines(runner: SweepRunner, view: SweepView, over: threading.Event) -> 
             for trial in standing.running:
                 if trial.name not in begun:
                     begun.add(trial.name)
-                    console.print(f"{trial.name} begins with {trial.configuration}", soft_wrap=True)
-        for line in view.ends(standing):
-            console.print(line, soft_wrap=True)
+                    begins = f"{trial.name} begins with {trial.configuration}"
+                    if not tell(begins, run=trial.name):
+                        console.print(begins, soft_wrap=True)
+        for trial, line in view.ends(standing):
+            level = _LEVELS.get(trial.ending.state, "info")
+            if not tell(line.plain, level, to=console, **_fields(trial)):
+                console.print(line, soft_wrap=True)
         planned = standing.sweep.planned
         reached = 10 * len(standing.ended) // planned if planned else 0
         if reached > tenths and not last:
@@ -258,6 +264,18 @@ def _end(trial: Trial, goals: Sequence[Objective], epochs: int | None) -> Text:
     reason = f": {said}" if said else ""
     state = plain(ending.state, STYLES[ending.state])
     return line.append_text(state).append_text(plain(f"{by}{reason}"))
+
+
+def _fields(trial: Trial) -> dict[str, object]:
+    """Return what is known of the end of a trial, as fields of a log line."""
+    ending = trial.ending
+    return {
+        "run": trial.name,
+        "state": ending.state,
+        "reason": ending.reason or None,
+        "rule": ending.rule or None,
+        "remedy": ending.remedy or None,
+    }
 
 
 def _duration(seconds: float) -> str:

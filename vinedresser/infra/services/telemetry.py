@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from vinedresser.errors import ConfigError
 from vinedresser.plain_logs import plain_logger
 from vinedresser.version import __version__
 
@@ -43,6 +45,9 @@ def start_telemetry() -> bool:
 
     They are not if it names none, if the extra ``otel`` is not installed, or if
     ``OTEL_SDK_DISABLED`` is true.
+
+    Raises:
+        ConfigError: another of OpenTelemetry's variables has a value that its SDK refuses.
     """
     if _Exporting.traces is not None:
         return True
@@ -66,12 +71,18 @@ def start_telemetry() -> bool:
 
     # It logs each attempt; `end_telemetry` says it once.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it.
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it. Without an instance, the counters
+    # of two commands would be one series, which each of them begins at 0.
     named = {"service.name": "vinedresser", "service.version": __version__}
+    named["service.instance.id"] = str(uuid.uuid4())
     resource = Resource(named).merge(OTELResourceDetector().detect())
+    try:
+        spans = BatchSpanProcessor(SpanExporter(timeout=_REQUEST))
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(timeout=_REQUEST))
+    except ValueError as error:
+        raise ConfigError(f"OpenTelemetry's variables, OTEL_...: {error}") from error
     traces = TracerProvider(resource=resource)
-    traces.add_span_processor(BatchSpanProcessor(SpanExporter(timeout=_REQUEST)))
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter(timeout=_REQUEST))
+    traces.add_span_processor(spans)
     _Exporting.traces = traces
     _Exporting.metrics = MeterProvider([reader], resource=resource)
     trace.set_tracer_provider(traces)

@@ -158,10 +158,10 @@ def emit_result(directory: Location) -> None:
     Args:
         directory: run directory, or its URL on an object store.
     """
-    # In a flow that a worker of Prefect runs, nothing has started it before.
-    if not start_telemetry():
-        return
     try:
+        # In a flow that a worker of Prefect runs, nothing has started it before.
+        if not start_telemetry():
+            return
         info, result = open_run(directory).info, run_result(directory)
     except VinedresserError as error:
         _LOG.warning("OpenTelemetry lacks the end of %s: %s", directory, error)
