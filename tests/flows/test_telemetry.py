@@ -139,6 +139,7 @@ def test_a_collector_gets_the_spans_of_the_flow_its_tasks_and_its_runs(
     assert points["vinedresser.runs"] == points["vinedresser.run.duration"] == expected
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_silent_or_not_named_harms_nothing(
     tmp_path: Path,
     mlflow_store: Callable[[Path], Path],

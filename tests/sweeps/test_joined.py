@@ -195,7 +195,7 @@ def work_until_killed(path: Path, writes: int) -> None:
     work(path, FEW, 1000)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_process_may_be_killed_at_each_write(tmp_path: Path) -> None:
     code, writes = -signal.SIGKILL, 0
     while code:

@@ -84,7 +84,7 @@ SAMPLERS = ["random", {"name": "tpe", "startup": 4}, {"name": "nsgaii", "populat
 
 @pytest.mark.parametrize(
     "sampler",
-    [*SAMPLERS, "cmaes", pytest.param({"name": "gp", "startup": 4}, marks=pytest.mark.thorough)],
+    [*SAMPLERS, "cmaes", pytest.param({"name": "gp", "startup": 4}, marks=pytest.mark.slow)],
 )
 def test_every_sampler_searches_the_wider_space(tmp_path: Path, sampler: Any) -> None:
     if sampler == "cmaes" and importlib.util.find_spec("cmaes") is None:
