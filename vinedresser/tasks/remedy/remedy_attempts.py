@@ -230,7 +230,7 @@ class RemedyAttempts:
                 first = origin.run
             if found is not None or first not in again:
                 break
-            # It began from the start for want of a checkpoint for its ranks, which were others.
+            # It began from the start: no checkpoint was of its number of ranks.
             earlier = [*runs][: [*runs].index(first)]
             runs, first = {name: runs[name] for name in earlier}, earlier[-1]
         if found is not None:

@@ -92,7 +92,7 @@ class Job:
         contract: RunContract | None = None,
         part: Part | None = None,
     ) -> None:
-        # One that is left of several still is told that it is alone.
+        # A script of several ranks reads its variables also if one rank is left.
         several = launch.ranks > 1 or launch.min_ranks is not None or part is not None
         self.fault = self.told = ""
         self.ended_by = 0
