@@ -406,7 +406,7 @@ def test_an_interrupted_removal_on_an_object_store_leaves_no_journal(
     assert parents_in(StoreUrl(s3)) == []
     assert clean(StoreUrl(s3), Policy(keep=9), delete=True).completed == [place]
     assert open_storage(StoreUrl(s3)).list("") == []
-    # Another sweep of this name would go on with its journal.
+    # A new sweep of this name would continue its journal.
     assert not local_state(place).exists()
 
 

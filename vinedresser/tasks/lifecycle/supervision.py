@@ -35,7 +35,7 @@ from vinedresser.tasks.places.run_place import REMOVED, RunPlace
 
 __all__ = ["Attendance", "Stages", "side_by_side", "supervise"]
 
-# Takes the place of a rule in the stop record of a run that the checks stop.
+# Stands where the name of a rule would, in the stop record of a run that the checks stop.
 _RULE = "preflight"
 
 
