@@ -54,13 +54,18 @@ def _reached(uri: str) -> Check:
         remedy = "start its server, or restore its file"
         if path is not None and path.exists():
             remedy = f"find out what holds it: fuser {path}"
-        return Check(_AREA, subject, "problem", str(error), remedy)
+        return Check(_AREA, subject, "problem", _said(error, subject), remedy)
     except TrackingError as error:
         remedy = "upgrade or repair it as MLflow says"
         if path is None:
             remedy = "correct MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the address"
-        return Check(_AREA, subject, "problem", str(error), remedy)
+        return Check(_AREA, subject, "problem", _said(error, subject), remedy)
     return Check(_AREA, subject, "ok", "answers")
+
+
+def _said(error: TrackingError, subject: str) -> str:
+    # The subject stands before it already.
+    return str(error).removeprefix(f"{subject}: ")
 
 
 def _left_running(store: Location) -> Iterator[Check]:
