@@ -22,6 +22,7 @@ from vinedresser.store.records import (
     LaunchRecord,
     StopRecord,
     SupervisorRecord,
+    SystemRecord,
     heartbeat_key,
     read_record,
     write_record,
@@ -149,7 +150,18 @@ def test_on_another_machine_the_heartbeat_must_be_fresh(
     supervise(storage, away(here))
     assert run_status(storage).state == "running"
     supervise(storage, away(here), age=61)
-    assert run_status(storage).state == "dead"
+    status = run_status(storage)
+    assert status.state == "dead"
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() - 61))
+    assert status.reason == (
+        f"nothing was heard from another machine after {when} and no exit was recorded"
+    )
+    supervise(storage, away(here), age=400)
+    # A training without heartbeats, whose supervisor measures the load of its machine.
+    load = SystemRecord(time.time() - 200, 0, {}).to_json()
+    storage.put(SystemRecord.KEY, [json.dumps(load).encode()])
+    assert run_status(storage).state == "running"
+    storage.delete(SystemRecord.KEY)
     beat(storage, away(here), age=3)
     assert run_status(storage).state == "running"
     beat(storage, away(here), age=6)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,19 +23,27 @@ from vinedresser.infra.catalog.stores import private_state
 from vinedresser.infra.catalog.tracking_uri import absolute_uri
 from vinedresser.infra.services.tracking import prepare_tracking
 from vinedresser.objects import LocalStorage, Location, StoreUrl, open_storage
-from vinedresser.processes import this_process
+from vinedresser.processes import ProcessIdentity, this_process
 from vinedresser.store.records import (
     ExitCause,
     ExitRecord,
+    Heartbeat,
     LaunchRecord,
     RemedyRecord,
+    RestartRecord,
+    SupervisorRecord,
+    SystemRecord,
     TrackingRecord,
+    heartbeat_key,
+    read_record,
     write_record,
 )
+from vinedresser.store.status import run_status
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.config.retention_file import Policy, Retention, load_retention
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
 from vinedresser.tasks.process_lock import process_lock
+from vinedresser.tasks.reconcile.reconcile import reconcile
 from vinedresser.tasks.retention import (
     Candidate,
     candidates,
@@ -43,6 +51,7 @@ from vinedresser.tasks.retention import (
     complete,
     named,
     remove,
+    remove_named,
 )
 from vinedresser.tasks.retention_reasons import pin, unpin
 from vinedresser.testing.runs import make_run, step_record
@@ -76,6 +85,14 @@ def remove_all(store: Location, policy: Policy) -> None:
     for candidate in candidates(store, policy):
         if not candidate.kept:
             remove(candidate, policy.what)
+
+
+def completed(store: Location) -> list[Location]:
+    """Complete all removals that were interrupted."""
+    failed: dict[Location, str] = {}
+    found = complete(store, failed)
+    assert failed == {}
+    return found
 
 
 @pytest.fixture
@@ -141,14 +158,106 @@ def test_what_is_needed_stays_and_says_why(store: Path) -> None:
     found = kept(store, Policy(older=1e-6))
     assert {name: reason.split(":")[0] for name, reason in found.items()} == {
         "run-1": f"pinned by {json.loads((store / 'run-1/pin.json').read_text())['user']}",
-        "run-2": "it has not ended, or nothing has recorded its end",
-        "run-3": "it has not ended, or nothing has recorded its end",
+        "run-2": f"process {os.getpid()}, for which it was made, still runs",
+        "run-3": "it has not ended",
         "link": "it is a link",
         "run-5": "run-5-retry-1 began from it",
     }
     assert chosen(store, Policy(older=1.0)) == ["run-4", "run-5-retry-1"]
     unpin(store / "run-1")
     assert "run-1" in chosen(store, Policy(older=1.0))
+
+
+def test_a_run_that_begins_another_again_keeps_it(store: Path) -> None:
+    restart = RestartRecord("run-5", 1, "run-5")
+    ended_run(store / "run-5-restart-1", restart=restart.to_json())
+    assert kept(store, Policy(older=1.0)) == {"run-5": "run-5-restart-1 began from it"}
+    assert named(store / "run-5").kept == "run-5-restart-1 began from it"
+
+
+def test_a_run_that_another_one_names_as_its_reference_stays(store: Path) -> None:
+    good = open_run(store / "run-5").info.id
+    ended_run(store / "new", days=0.1, references=["run-5"], named_references=[good])
+    # "auto" can choose others.
+    ended_run(store / "other", days=0.1, references=["run-4"])
+    assert kept(store, Policy(older=1 * DAY)) == {"run-5": "new is compared with it (reference)"}
+    with pytest.raises(ConfigError, match=r"run-5: stays: new is compared with it \(reference\)"):
+        remove_named(store / "run-5")
+    remove_named(store / "new")
+    remove_named(store / "run-5")
+
+
+def test_a_damaged_run_is_named_and_hinders_no_other(store: Path, tmp_path: Path) -> None:
+    ended_run(store / "run-4-remedy-1", days=0.5)
+    (store / "run-4-remedy-1/run.json").write_text("{")
+    gc = partial(vinedresser, "gc", "--older", "2 d", cwd=tmp_path)
+    for arguments in ((), ("--delete",)):
+        done = gc(*arguments)
+        assert done.returncode == 1
+        [line] = [line for line in done.stdout.splitlines() if line.startswith("run-4-remedy-1 ")]
+        assert "stays:" in line
+        assert "1 run could not be read or removed" in done.stdout
+    # It may have begun from run-4.
+    assert sorted(open_store(store)) == ["run-1", "run-2", "run-4", "run-4-remedy-1"]
+    reason = "run-4-remedy-1, which cannot be read, may have begun from it"
+    assert kept(store, Policy(older=3 * DAY))["run-4"] == reason
+    remove_named(store / "run-2")
+    with pytest.raises(ConfigError, match=reason):
+        remove_named(store / "run-4")
+
+
+def away(owner: ProcessIdentity) -> ProcessIdentity:
+    return replace(owner, host="gpu7")
+
+
+def made_for(run: Path, owner: ProcessIdentity) -> LocalStorage:
+    """Have a run be made for a process of another machine."""
+    storage = LocalStorage(run)
+    write_record(storage, LaunchRecord(["true"], str(run), {}, asdict(away(owner))))
+    (run / "exit.json").unlink()
+    for heartbeat in (run / "heartbeat").iterdir():
+        heartbeat.unlink()
+    return storage
+
+
+def test_a_process_of_another_machine_counts_as_gone_after_a_day(store: Path) -> None:
+    here = this_process()
+    for name, age in (("run-5", 0.9 * DAY), ("run-4", 1.1 * DAY)):
+        storage = made_for(store / name, here)
+        beat = Heartbeat(0, asdict(away(here)), 7, time.time() - age)
+        write_record(storage, beat, key=heartbeat_key(0))
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() - 0.9 * DAY))
+    found = kept(store, Policy(older=1e-6))
+    assert found["run-5"] == (
+        f"process {here.pid} on gpu7, for which it was made, may still run: last sign of life "
+        f"{when}; it counts as gone a day later"
+    )
+    assert found["run-4"].startswith("nothing was heard from gpu7 after ")
+    reconcile(store)
+    assert not (store / "run-5/exit.json").exists()
+    assert read_record(LocalStorage(store / "run-4"), ExitRecord) is not None
+    assert kept(store, Policy(older=1e-6)).keys() == {"run-5"}
+
+
+def test_a_run_that_waits_on_another_machine_is_left_alone_while_others_train(
+    store: Path,
+) -> None:
+    here = this_process()
+    waiting, training = (store / name for name in ("run-5", "run-4"))
+    for run in (waiting, training):
+        made_for(run, here)
+        record = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(record | {"created": time.time() - 5 * DAY}))
+    begun = SupervisorRecord(asdict(away(here)), asdict(away(here)), time.time() - 4 * DAY)
+    write_record(LocalStorage(training), begun)
+    load = training / "system.jsonl"
+    load.write_text(json.dumps(SystemRecord(time.time() - 200, 0, {}).to_json()) + '\n{"time": 1')
+    assert run_status(LocalStorage(training)).state == "running"
+    reconcile(store)
+    assert not (waiting / "exit.json").exists()
+    load.unlink()
+    reconcile(store)
+    assert "never started" in json.loads((waiting / "exit.json").read_text())["reason"]
 
 
 def test_what_became_needed_meanwhile_stays(store: Path) -> None:
@@ -224,9 +333,9 @@ def test_a_killed_removal_leaves_no_half_and_is_completed(
     assert ("run-5" in open_store(store)) == (name == "run.json")
     if name == "run.json":
         assert open_run(store / "run-5").steps("train").tolist() == [0]
-    assert complete(store) == [store / "run-5"]
+    assert completed(store) == [store / "run-5"]
     assert not (store / "run-5").exists()
-    assert complete(store) == []
+    assert completed(store) == []
     assert len(open_store(store)) == 4
 
 
@@ -239,7 +348,7 @@ def being_removed(store: Path, run: str) -> LocalStorage:
 
 def test_a_run_in_the_place_of_a_removed_one_stays(store: Path) -> None:
     notes = being_removed(store, "0")
-    assert complete(store) == []
+    assert completed(store) == []
     assert "run-5" in open_store(store)
     assert notes.list("removing/") == []
 
@@ -247,7 +356,7 @@ def test_a_run_in_the_place_of_a_removed_one_stays(store: Path) -> None:
 def test_a_whole_run_that_was_pinned_after_its_removal_was_interrupted_stays(store: Path) -> None:
     notes = being_removed(store, open_run(store / "run-5").info.id)
     pin(store / "run-5", "the paper")
-    assert complete(store) == []
+    assert completed(store) == []
     assert open_run(store / "run-5").steps("train").tolist() == [0]
     assert notes.list("removing/") == []
 
@@ -257,16 +366,42 @@ def test_a_link_in_the_place_of_a_half_removed_run_is_not_followed(store: Path) 
     (store / "run-5").rename(store.parent / "elsewhere")
     (store.parent / "elsewhere/run.json").unlink()
     (store / "run-5").symlink_to(store.parent / "elsewhere")
-    assert complete(store) == []
+    assert completed(store) == []
     assert (store.parent / "elsewhere/exit.json").is_file()
     assert notes.list("removing/") == []
+
+
+def test_a_removal_that_cannot_be_completed_hinders_no_other(store: Path, tmp_path: Path) -> None:
+    notes = LocalStorage(private_state(store))
+    for name in ("run-5", "run-4"):
+        note = {"name": name, "id": open_run(store / name).info.id}
+        notes.put(f"removing/{name}.json", [json.dumps(note).encode()])
+    notes.put("removing/damaged.json", [b"{"])
+    uri = absolute_uri("sqlite:///gone.db", tmp_path)
+    remember_tracking(store, uri)
+    tracking = TrackingRecord(uri, "0", "0" * 32, settled=True)
+    write_record(LocalStorage(store / "run-5"), tracking)
+    # Half removed: only MLflow is to be told.
+    (store / "run-5/run.json").unlink()
+    done = vinedresser("gc", "--older", "3 d", "--delete", cwd=tmp_path)
+    assert done.returncode == 1
+    for name, why in (("run-5", "gone.db: no such file"), ("damaged.json", "not a valid")):
+        [line] = [line for line in done.stdout.splitlines() if line.startswith(f"{name} ")]
+        assert "its removal, which was interrupted, cannot be completed: " in line
+        assert why in done.stdout
+    assert "run-4   its removal, which was interrupted, is complete" in done.stdout
+    assert sorted(open_store(store)) == ["run-1", "run-2", "run-3"]
+    # The next one tries it again.
+    (store / "run-5/tracking.json").unlink()
+    notes.delete("removing/damaged.json")
+    assert completed(store) == [store / "run-5"]
 
 
 def test_a_store_in_the_place_of_a_removed_run_stays(store: Path) -> None:
     being_removed(store, open_run(store / "run-5").info.id)
     (store / "run-5").rename(store.parent / "elsewhere")
     ended_run(store / "run-5/run-1")
-    assert complete(store) == []
+    assert completed(store) == []
     assert len(open_store(store / "run-5")) == 1
 
 
@@ -301,7 +436,7 @@ def test_what_lies_in_a_store_removes_nothing(store: Path) -> None:
     note = json.dumps({"name": "run-5", "id": run.id}).encode()
     for storage in (LocalStorage(store), LocalStorage(store / "run-5")):
         storage.put("removing/0.json", [note])
-    assert complete(store) == []
+    assert completed(store) == []
     assert "run-5" in open_store(store)
 
 
@@ -340,7 +475,7 @@ def test_runs_on_an_object_store_are_removed(s3: str) -> None:
     assert kept(StoreUrl(s3), Policy(keep=1)) == {}
     remove_all(StoreUrl(s3), Policy(keep=1))
     assert {key.partition("/")[0] for key in open_storage(StoreUrl(s3)).list("")} == {"run-1"}
-    assert complete(StoreUrl(s3)) == []
+    assert completed(StoreUrl(s3)) == []
 
 
 def test_a_candidate_that_is_to_stay_is_not_removed(store: Path) -> None:

@@ -49,26 +49,30 @@ def tracking(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:
 
 
 def make_sweep(
-    store: Location, tracking: tuple[str, str, str], *, days: float = 3.0, **fields: Any
+    store: Location,
+    tracking: tuple[str, str, str],
+    *,
+    name: str = "search",
+    days: float = 3.0,
+    **fields: Any,
 ) -> Location:
     """Make a sweep of three trials that has ended some days ago."""
-    place, (uri, experiment, run) = store / "search", tracking
+    place, (uri, experiment, run) = store / name, tracking
     remember_tracking(place, uri)
     state = local_state(place)
     end = {"status": "FINISHED", "tags": {}, "time": time.time() - days * DAY}
-    given: dict[str, Any] = {"run_id": run, "end": end, "settled": True, **fields}
+    given: dict[str, Any] = {"run_id": run, "id": "5" * 8, "end": end, "settled": True}
     record = SweepRecord(
-        name="search",
+        name=name,
         created=time.time() - 9 * DAY,
         tracking_uri=uri,
         experiment_id=experiment,
-        id="5" * 8,
         space={},
         command=["true"],
         parameters={},
         objectives=[],
         epochs=None,
-        **given,
+        **(given | fields),
     )
     write_record(LocalStorage(state), record)
     for key in ("journal.log", "sweep.html", "flows/0"):
@@ -126,7 +130,7 @@ def test_what_is_needed_of_a_sweep_keeps_all_of_it(store: Path) -> None:
     assert kept().startswith("pinned by ")
     unpin(store / "search")
     (trial / "exit.json").rename(store / "exit.json")
-    assert kept() == "trial-0001: it has not ended, or nothing has recorded its end"
+    assert kept() == "trial-0001: it has not ended"
     (store / "exit.json").rename(trial / "exit.json")
     for name in ("journal.log", "flows/0"):
         with (store / "search" / name).open("rb") as file:
@@ -183,6 +187,34 @@ def test_a_trial_of_another_sweep_keeps_a_sweep(
     assert named(store / "search").kept == ""
     write_record(trial, TrackingRecord(uri, experiment, run, parent="0" * 32, settled=True))
     assert named(store / "search").kept == "trial-0001: a run that is none of this sweep's"
+
+
+def test_a_sweep_that_another_one_starts_from_stays(
+    store: Path, tracking: tuple[str, str, str]
+) -> None:
+    make_sweep(store, tracking, name="second", id="6" * 8, warm_start="5" * 8)
+    reason = "second starts from it (warm_start)"
+    assert named(store / "search").kept == reason
+    found = clean(store, Policy(older=2 * DAY), delete=True)
+    assert {one.name: one.kept for one in found.candidates} == {
+        "search (sweep)": reason,
+        "second (sweep)": "",
+    }
+    # Nothing starts from it any more.
+    assert clean(store, Policy(older=2 * DAY), delete=True).text.startswith("1 sweep, ")
+    assert parents_in(store) == []
+
+
+def test_a_sweep_with_a_run_that_others_name_as_their_reference_stays(
+    store: Path, tracking: tuple[str, str, str]
+) -> None:
+    good = open_run(store / "search/trial-0002").info.id
+    second = make_sweep(store, tracking, name="second", id="6" * 8)
+    assert isinstance(second, Path)
+    record = json.loads((second / "trial-0000/run.json").read_text())
+    (second / "trial-0000/run.json").write_text(json.dumps(record | {"named_references": [good]}))
+    assert named(store / "search").kept == "second is compared with it (reference)"
+    assert named(second).kept == ""
 
 
 def test_a_killed_sweep_is_as_old_as_the_notice_of_its_end(

@@ -73,6 +73,10 @@ def _print_cleaned(found: Cleaned, *, delete: bool) -> None:
 
     for location in found.completed:
         say(f"{location.name}   its removal, which was interrupted, is complete")
+    listed = {one.location for one in found.candidates}
+    for location, why in found.failed.items():
+        if location not in listed:
+            say(f"{location.name}   {why}", style="red")
     table = plain_table()
     for heading in ("run", "ended", "MB", ""):
         table.add_column(heading, justify="right" if heading == "MB" else "left")
@@ -83,8 +87,10 @@ def _print_cleaned(found: Cleaned, *, delete: bool) -> None:
         table.add_row(one.name, ended, f"{one.bytes / 1e6:,.1f}", said)
     if found.candidates:
         console.print(table)
-    listed = not delete and any(not one.kept for one in found.candidates)
-    say(found.text + ("; --delete removes them" if listed else ""))
+    removable = not delete and any(not one.kept for one in found.candidates)
+    say(found.text + ("; --delete removes them" if removable else ""))
+    if found.failed:
+        say(f"{count(len(found.failed), 'run')} could not be read or removed", style="red")
     for reason, number in found.spared.items():
         say(f"{count(number, 'run')} {'stays' if number == 1 else 'stay'}: {reason}", style="dim")
 

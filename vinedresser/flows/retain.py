@@ -29,7 +29,6 @@ def retain(path: Path) -> State[str]:
         ConfigError: the file is invalid.
         StillRunning: another process removes runs from the store.
         StoreError: the store refused.
-        TrackingError: MLflow cannot be told of a removal that had been interrupted.
     """
     checked = load_retention(path)
     with flow_recorded(checked.store):

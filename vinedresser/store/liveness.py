@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from vinedresser.errors import CorruptData
 from vinedresser.objects import LocalStorage, Storage
+from vinedresser.objects.base import get_or_none
 from vinedresser.objects.location import is_remote
 from vinedresser.processes import ProcessIdentity, is_alive
+from vinedresser.store.json_values import DAMAGE, parse_json
 from vinedresser.store.records import (
     ClaimRecord,
+    ExitRecord,
     Heartbeat,
     Record,
+    SupervisorRecord,
+    SystemRecord,
+    known_keys,
     read_record,
 )
 from vinedresser.store.spool import read_target, spools
 
 __all__ = [
     "LOST_AFTER",
+    "SILENT_AFTER",
+    "LastSign",
     "RankLiveness",
     "claimer_is_gone",
+    "last_sign",
     "process_alive",
     "rank_liveness",
     "read_record_or_none",
@@ -31,7 +41,7 @@ __all__ = [
 # Seconds without a heartbeat after which a process on another machine counts as gone. On an object
 # store it only counts as silent then, and as gone after LOST_AFTER seconds: the upload of the
 # heartbeats may be interrupted while the process keeps running.
-_SILENT_AFTER = 5.0
+SILENT_AFTER = 5.0
 LOST_AFTER = 60.0
 
 R = TypeVar("R", bound=Record)
@@ -79,6 +89,61 @@ def process_alive(process: dict[str, Any]) -> bool | None:
     return is_alive(ProcessIdentity(**process))
 
 
+@dataclass(frozen=True)
+class LastSign:
+    """What was last heard of the processes of a run.
+
+    Attributes:
+        time: when, in seconds since the epoch; 0.0 if nothing was.
+        host: machine of the process, if it is another one; "" otherwise.
+    """
+
+    time: float = 0.0
+    host: str = ""
+
+    @property
+    def when(self) -> str:
+        """The time as text."""
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.time)) if self.time else "never"
+
+
+def last_sign(storage: Storage) -> LastSign:
+    """Return the last sign of life of a run's processes.
+
+    These are heartbeats, the start of the supervisor, its measurements of the machine's load, which
+    are at most five minutes apart, and the end.
+
+    Damaged records count as missing.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    faults: list[str] = []
+    keys = known_keys(storage, Heartbeat.KEY, faults)
+    beats = [read_record_or_none(storage, Heartbeat, key, faults) for key in keys]
+    signs = [(beat.time, beat.process) for beat in beats if beat is not None]
+    supervisor = read_record_or_none(storage, SupervisorRecord, SupervisorRecord.KEY, faults)
+    if supervisor is not None:
+        began = max(supervisor.started, _last_load(storage))
+        signs.append((began, supervisor.supervisor))
+    if not signs:
+        return LastSign()
+    when, process = max(signs, key=lambda sign: sign[0])
+    exited = read_record_or_none(storage, ExitRecord, ExitRecord.KEY, faults)
+    when = max(when, exited.ended) if exited is not None else when
+    elsewhere = process_alive(process) is None
+    return LastSign(when, ProcessIdentity(**process).host if elsewhere else "")
+
+
+def _last_load(storage: Storage) -> float:
+    """Return when the load of a run's machine was measured last; 0.0 if it was not."""
+    for line in reversed((get_or_none(storage, SystemRecord.KEY) or b"").splitlines()):
+        # The last line may be incomplete.
+        with suppress(*DAMAGE):
+            return SystemRecord.from_json(parse_json(line)).time
+    return 0.0
+
+
 def claimer_is_gone(storage: Storage) -> bool:
     """Return whether the only process of a script that could write an additional run has ended.
 
@@ -116,9 +181,9 @@ def _liveness(storage: Storage, key: str, beat: Heartbeat) -> RankLiveness:
     remote = is_remote(storage.location)
     alive = False if beat.gone else process_alive(beat.process)
     age = time.time() - beat.time
-    silent = age if alive is None and age >= _SILENT_AFTER else 0.0
+    silent = age if alive is None and age >= SILENT_AFTER else 0.0
     if alive is None:
-        alive = age < (LOST_AFTER if remote else _SILENT_AFTER)
+        alive = age < (LOST_AFTER if remote else SILENT_AFTER)
     if remote and not beat.closed and (silent or not alive) and _spooled(storage.location, key):
         alive, silent = True, 0.0
     return RankLiveness(beat.rank, beat.last_step, beat.closed, alive, silent)

@@ -12,6 +12,7 @@ from vinedresser.store.liveness import (
     LOST_AFTER,
     RankLiveness,
     claimer_is_gone,
+    last_sign,
     process_alive,
     rank_liveness,
     read_record_or_none,
@@ -39,6 +40,9 @@ _BY = {
 }
 # Seconds that a run may take from its creation to its first heartbeat.
 _START_TIMEOUT = 60.0
+# Seconds after which a supervisor on another machine, of a training without heartbeats, counts as
+# gone: it measures the load of the machine at least every five minutes.
+_UNSEEN = 360.0
 
 
 @dataclass(frozen=True)
@@ -126,12 +130,14 @@ def run_status(storage: Storage) -> Status:
     ):
         return _ended(exited, faults)
     step = max((each.last_step for each in ranks if each.last_step >= 0), default=None)
-    if _has_live_process(supervisor, ranks) or (
+    if _has_live_process(storage, supervisor, ranks) or (
         not supervisor and _may_start(storage, len(ranks), faults)
     ):
         reason = "; ".join(_missing_ranks(ranks))
         return Status("running", reason, step=step, problems=tuple(faults))
-    reason = "no process runs it and no exit was recorded"
+    sign = last_sign(storage)
+    silent = f"nothing was heard from {sign.host} after {sign.when}"
+    reason = f"{silent if sign.host else 'no process runs it'} and no exit was recorded"
     return Status("dead", reason, step=step, problems=tuple(faults))
 
 
@@ -160,12 +166,17 @@ def _ended(record: ExitRecord, faults: list[str]) -> Status:
     )
 
 
-def _has_live_process(supervisor: SupervisorRecord | None, ranks: list[RankLiveness]) -> bool:
+def _has_live_process(
+    storage: Storage, supervisor: SupervisorRecord | None, ranks: list[RankLiveness]
+) -> bool:
     """Return whether the supervisor or any rank is alive."""
     if supervisor is not None:
         alive = process_alive(supervisor.supervisor)
-        started_recently = time.time() - supervisor.started < _START_TIMEOUT
-        if alive or (alive is None and not ranks and started_recently):
+        if alive is None and not ranks:
+            last = last_sign(storage).time
+            patience = _UNSEEN if last > supervisor.started else _START_TIMEOUT
+            alive = time.time() - last < patience
+        if alive:
             return True
     return any(each.alive for each in ranks)
 

@@ -38,11 +38,13 @@ class KnownTrials(NamedTuple):
         trials: the trials, with the distributions of that space.
         finished: number of its finished trials, also of those that do not fit.
         name: name of the other sweep.
+        id: its id.
     """
 
     trials: tuple[FrozenTrial, ...]
     finished: int
     name: str
+    id: str
 
     @property
     def said(self) -> str:
@@ -88,7 +90,7 @@ def known_trials(place: Path, settings: SweepTable, space: Space, where: str) ->
         raise ConfigError(
             f"{where}: none of the {len(finished)} finished trials of {record.name} fits the space"
         )
-    return KnownTrials(known, len(finished), record.name)
+    return KnownTrials(known, len(finished), record.name, record.id)
 
 
 def _said(objectives: Sequence[dict[str, Any]]) -> str:

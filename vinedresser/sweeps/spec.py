@@ -46,6 +46,7 @@ class SweepRecord(ParentRecord):
         epochs: number of metric values that a complete trial reports; None: unknown.
         constraints: metric, bound, value and mode of each constraint.
         population: number of members of a population; None: the sweep has none.
+        warm_start: id of the sweep whose trials the sampler learns from; "" for none.
     """
 
     KEY: ClassVar[str] = "sweep.json"
@@ -69,6 +70,7 @@ class SweepRecord(ParentRecord):
     epochs: int | None
     constraints: list[dict[str, Any]] = field(default_factory=list)
     population: int | None = None
+    warm_start: str = ""
 
     def differences(self, other: Self) -> list[str]:
         """See `ParentRecord.differences`; the other space may be wider."""
@@ -87,7 +89,7 @@ class SweepRecord(ParentRecord):
 
     def resumed(self, other: Self) -> Self:
         """See `ParentRecord.resumed`."""
-        return replace(self, space=other.space)
+        return replace(self, space=other.space, warm_start=other.warm_start)
 
     def to_json(self) -> dict[str, Any]:
         """See `Record.to_json`; what looks like a secret is masked."""

@@ -16,14 +16,20 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from vinedresser.errors import ConfigError, StillRunning, StoreError, VinedresserError
+from vinedresser.errors import (
+    ConfigError,
+    StillRunning,
+    StoreError,
+    UntrustedTracking,
+    VinedresserError,
+)
 from vinedresser.explain.formatting import count
 from vinedresser.infra.catalog.known_tracking import read_tracking, require_known
 from vinedresser.infra.catalog.stores import local_state, private_state
@@ -43,7 +49,11 @@ from vinedresser.store.status import run_status
 from vinedresser.tasks.config.retention_file import Policy, What
 from vinedresser.tasks.parents.kinds import is_joined, kind_of, parent_state, parents_in
 from vinedresser.tasks.process_lock import process_lock
-from vinedresser.tasks.retention_reasons import reason_to_keep, reason_to_keep_parent
+from vinedresser.tasks.retention_reasons import (
+    Dependents,
+    reason_to_keep,
+    reason_to_keep_parent,
+)
 
 __all__ = [
     "Candidate",
@@ -91,6 +101,7 @@ class Candidate:
         kept: why it stays; "": it is to be removed.
         state: how it ended; "" if that cannot be read.
         kind: the record of a sweep or pruning; None: it is a run.
+        unread: it stays because it could not be read, or MLflow could not be asked.
     """
 
     location: Location
@@ -99,6 +110,7 @@ class Candidate:
     kept: str = ""
     state: str = ""
     kind: type[ParentRecord] | None = None
+    unread: bool = False
 
     @property
     def name(self) -> str:
@@ -114,7 +126,7 @@ class Cleaned:
     Attributes:
         candidates: the runs that it is about, the oldest first.
         completed: those whose removal had been interrupted, and is complete.
-        failed: why a candidate could not be removed.
+        failed: why one could not be read or removed, or its interrupted removal not be completed.
         spared: the number of runs that it is not about, by the reason.
         text: how much it is.
     """
@@ -140,24 +152,32 @@ def clean(store: Location, policy: Policy, *, delete: bool) -> Cleaned:
         ConfigError: see `candidates`.
         StillRunning: another process removes runs from it.
         StoreError: the store refused.
-        TrackingError: MLflow cannot be told of a removal that had been interrupted.
     """
     if not delete:
-        return _cleaned(store, policy, [], delete=False)
+        return _cleaned(store, policy, [], {}, delete=False)
     with process_lock(private_state(store) / _LOCK, "removal"):
-        return _cleaned(store, policy, complete(store), delete=True)
+        failed: dict[Location, str] = {}
+        return _cleaned(store, policy, complete(store, failed), failed, delete=True)
 
 
 def _cleaned(
-    store: Location, policy: Policy, completed: list[Location], *, delete: bool
+    store: Location,
+    policy: Policy,
+    completed: list[Location],
+    failed: dict[Location, str],
+    *,
+    delete: bool,
 ) -> Cleaned:
     spared = Counter[str]()
-    failed: dict[Location, str] = {}
     found = candidates(store, policy, spared)
     for one in found:
-        if delete and not one.kept:
+        if one.unread:
+            failed[one.location] = f"stays: {one.kept}"
+        elif delete and not one.kept:
             try:
                 remove(one, policy.what)
+                # It was about to be removed before.
+                failed.pop(one.location, None)
             except VinedresserError as error:
                 failed[one.location] = str(error)
     chosen = [one for one in found if not one.kept and one.location not in failed]
@@ -176,7 +196,8 @@ def candidates(
 
     If runs are to be removed, each sweep and pruning in the store is one, with all of its runs.
     Those that are to stay say why: they are pinned, not over, somebody's who may still settle them,
-    unknown to MLflow, the origin of another run, or registered as a model.
+    unknown to MLflow, registered as a model, or needed by another run or sweep (`Dependents`). One
+    that cannot be read stays, too, whatever the policy is about.
 
     Args:
         store: the store; in that of a sweep or pruning, runs themselves are not removed.
@@ -196,7 +217,7 @@ def candidates(
     if policy.what == "runs":
         looked_at += [_looked_at_parent(one) for one in parents_in(store)]
     found = sorted(looked_at, key=lambda run: run.ended)
-    origins = _origins(one.location for one in found)
+    dependents = Dependents.of(store) if policy.what == "runs" else None
     left = sum(one.bytes for one in found)
     chosen = []
     newest = {one.location for one in found[max(0, len(found) - policy.keep) :]}
@@ -204,12 +225,12 @@ def candidates(
         kept = one.kept
         reason = f"among the newest {policy.keep} (keep)" if one.location in newest else ""
         reason = reason or _outside(one, policy, left)
-        if reason:
+        if reason and not one.unread:
             if spared is not None:
                 spared[reason] += 1
             continue
-        if policy.what == "runs" and not kept and one.location.name in origins:
-            kept = f"{origins[one.location.name]} began from it"
+        if dependents is not None and not kept:
+            kept = dependents.reason(one.location)
         left -= 0 if kept else one.bytes
         chosen.append(replace(one, kept=kept))
     return chosen
@@ -227,13 +248,14 @@ def named(location: Location) -> Candidate:
         # The store of the working directory is not the working directory.
         location = location.resolve()
     if kind_of(location) is not None:
-        return _looked_at_parent(location)
-    run_record(open_storage(location))
-    _check_store(location.parent)
-    found = _looked_at(location, "runs")
-    if not found.kept and (later := _origins(runs_in(location.parent)).get(location.name)):
-        return replace(found, kept=f"{later} began from it")
-    return found
+        found = _looked_at_parent(location)
+    else:
+        run_record(open_storage(location))
+        _check_store(location.parent)
+        found = _looked_at(location, "runs")
+    if found.kept:
+        return found
+    return replace(found, kept=Dependents.of(location.parent).reason(location))
 
 
 def _outside(run: Candidate, policy: Policy, left: int) -> str:
@@ -338,25 +360,32 @@ def _note(location: Location, removal: _Removal) -> Callable[[], None]:
     return partial(notes.delete, key)
 
 
-def complete(store: Location) -> list[Location]:
+def complete(store: Location, failed: dict[Location, str]) -> list[Location]:
     """Complete the removals that were interrupted, and return them.
 
     A run that is still whole and that has to stay by now, such as a pinned one, stays.
 
+    Args:
+        failed: receives why one cannot be completed yet; the next `complete` tries it again.
+
     Raises:
-        TrackingError: MLflow cannot be told.
-        StoreError: the store refused.
+        StoreError: the notes on removals cannot be listed.
     """
-    notes = LocalStorage(private_state(store))
+    place = private_state(store)
+    notes = LocalStorage(place)
     completed = []
     for key in notes.list(f"{_Removal.KEY}/"):
-        removal = read_record(notes, _Removal, key=key)
-        if removal is None:
-            continue
-        location = store / removal.name
-        if _completes(location, removal):
-            completed.append(location)
-        notes.delete(key)
+        location: Location = place / key
+        try:
+            removal = read_record(notes, _Removal, key=key)
+            if removal is None:
+                continue
+            location = store / removal.name
+            if _completes(location, removal):
+                completed.append(location)
+            notes.delete(key)
+        except VinedresserError as error:
+            failed[location] = f"its removal, which was interrupted, cannot be completed: {error}"
     return completed
 
 
@@ -410,44 +439,40 @@ def _check_store(store: Location) -> None:
 def _looked_at(location: Location, what: What) -> Candidate:
     """Return what is known of a run; one that cannot be read stays."""
     storage = open_storage(location)
-    ended, kept, state = 0.0, "", ""
+    found = Candidate(location, 0.0, _size(location, what))
     try:
         status = run_status(storage)
-        state = status.state
+        found = replace(found, ended=status.ended or 0.0, state=status.state)
         run = read_record(storage, RunRecord)
-        ended = status.ended or (run.created if run is not None else 0.0)
-        kept = reason_to_keep(location, storage, status, what)
+        if run is not None:
+            found = replace(found, ended=status.ended or run.created)
+        return replace(found, kept=reason_to_keep(location, storage, status, what))
     except VinedresserError as error:
-        kept = str(error)
-    return Candidate(location, ended, _size(location, what), kept, state)
+        return _kept_for(found, error)
 
 
 def _looked_at_parent(location: Location) -> Candidate:
     """Return what is known of a sweep or pruning; one that cannot be read stays."""
     kind = kind_of(location)
     assert kind is not None, "its record was there"
-    ended, kept, state = 0.0, "", ""
+    found = Candidate(location, 0.0, _size(location, "runs"), kind=kind)
     try:
         record = read_record(LocalStorage(local_state(location)), kind)
-        if record is not None:
-            ended = record.end.get("time", record.created)
-            state = parent_state(location, kind)
-            # As the training of a run that ends itself with an error.
-            state = "crashed" if state == "failed" else state
-            kept = reason_to_keep_parent(location, kind, record)
+        if record is None:
+            return found
+        state = parent_state(location, kind)
+        # As the training of a run that ends itself with an error.
+        state = "crashed" if state == "failed" else state
+        found = replace(found, ended=record.end.get("time", record.created), state=state)
+        return replace(found, kept=reason_to_keep_parent(location, kind, record))
     except VinedresserError as error:
-        kept = str(error)
-    return Candidate(location, ended, _size(location, "runs"), kept, state, kind)
+        return _kept_for(found, error)
 
 
-def _origins(locations: Iterable[Location]) -> dict[str, str]:
-    """Return the run that began from each run of which one is the retry."""
-    origins = {}
-    for location in locations:
-        run = read_record(open_storage(location), RunRecord)
-        if run is not None and run.remedy:
-            origins[str(run.remedy.get("stopped"))] = location.name
-    return origins
+def _kept_for(found: Candidate, error: VinedresserError) -> Candidate:
+    """Return a candidate that stays because of an error."""
+    # Whose tracking URI it is has been found out: not this user's.
+    return replace(found, kept=str(error), unread=not isinstance(error, UntrustedTracking))
 
 
 def _finish(location: Location, storage: Storage) -> None:

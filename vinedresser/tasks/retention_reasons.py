@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
+from vinedresser.errors import CorruptData, StoreError
 from vinedresser.infra.catalog.known_tracking import read_tracking, require_known
-from vinedresser.infra.catalog.stores import is_owned, local_state
+from vinedresser.infra.catalog.stores import living_owner, local_state
 from vinedresser.infra.services.tracking.client import connected
 from vinedresser.objects import LocalStorage, Location, Storage, open_storage
 from vinedresser.processes import user_name
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.store_runs import run_record, runs_in
 from vinedresser.store.records import (
     ExitRecord,
@@ -22,6 +28,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.spool import spools
 from vinedresser.store.status import Status, run_status
+from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.config.retention_file import What
 from vinedresser.tasks.parents.kinds import (
     is_held,
@@ -31,9 +38,88 @@ from vinedresser.tasks.parents.kinds import (
     parents_in,
 )
 
-__all__ = ["pin", "reason_to_keep", "reason_to_keep_parent", "unpin"]
+__all__ = ["Dependents", "pin", "reason_to_keep", "reason_to_keep_parent", "unpin"]
 
 _NOT_UPLOADED = "its data is not uploaded yet"
+# The end of the name of a run that replaces another one, or begins it again.
+_RETRY = re.compile(r"-(?:remedy|restart)-\d+$")
+
+
+@dataclass(frozen=True)
+class Dependents:
+    """Which runs and sweeps of a store need others of it.
+
+    Attributes:
+        origins: by name of a run, the run that began from it.
+        named: by id of a run or sweep, who compares with it or learns from it.
+    """
+
+    origins: dict[str, str]
+    named: dict[str, str]
+
+    @classmethod
+    def of(cls, store: Location) -> Self:
+        """Read those of a store.
+
+        All trials of a sweep are compared with the same runs, so one of them is read.
+
+        Raises:
+            StoreError: the store refused.
+        """
+        found = cls({}, {})
+        for run in runs_in(store):
+            found._read(run, run.name)
+        for parent in parents_in(store):
+            for trial in runs_in(parent)[:1]:
+                found._read(trial, parent.name)
+            record = _sweep_record(parent)
+            if record is not None and record.warm_start:
+                found.named[record.warm_start] = f"{parent.name} starts from it (warm_start)"
+        return found
+
+    def _read(self, run: Location, name: str) -> None:
+        try:
+            record = read_record(open_storage(run), RunRecord)
+        except (CorruptData, StoreError):
+            # By its name it may be a retry.
+            if (retry := _RETRY.search(name)) is not None:
+                reason = f"{name}, which cannot be read, may have begun from it"
+                self.origins[name[: retry.start()]] = reason
+            return
+        if record is None:
+            return
+        for stopped in (record.remedy.get("stopped"), record.restart.get("failed")):
+            if stopped:
+                self.origins[str(stopped)] = f"{name} began from it"
+        for good in record.named_references:
+            self.named[good] = f"{name} is compared with it (reference)"
+
+    def reason(self, location: Location) -> str:
+        """Return why a run, or a sweep or pruning with its runs, is needed; "" if it is not.
+
+        Raises:
+            StoreError: the store refused.
+        """
+        if kind_of(location) is None and location.name in self.origins:
+            return self.origins[location.name]
+        if not self.named:
+            return ""
+        return next((self.named[one] for one in _ids(location) if one in self.named), "")
+
+
+def _ids(location: Location) -> Iterator[str]:
+    """Yield the ids of a run, or of a sweep with its runs."""
+    if (sweep := _sweep_record(location)) is not None:
+        yield sweep.id
+    for run in runs_in(location):
+        if record := read_record_or_none(open_storage(run), RunRecord, RunRecord.KEY, []):
+            yield record.id
+
+
+def _sweep_record(location: Location) -> SweepRecord | None:
+    """Return the record of a sweep; None also if it is damaged: such a sweep cannot be resumed."""
+    state = LocalStorage(local_state(location))
+    return read_record_or_none(state, SweepRecord, SweepRecord.KEY, [])
 
 
 def pin(location: Location, why: str) -> None:
@@ -169,12 +255,23 @@ def _reason_of_run(location: Location, storage: Storage, status: Status, what: W
         return pinned
     if isinstance(location, Path) and location.is_symlink():
         return "it is a link"
-    if not status.over or is_owned(location) or not storage.exists(ExitRecord.KEY):
-        return "it has not ended, or nothing has recorded its end"
+    if open_end := _open_end(location, storage, status):
+        return open_end
     if not isinstance(location, Path) and spools(str(location)):
         return _NOT_UPLOADED
     tracking = read_tracking(location)
     return _needed_by_mlflow(tracking, what) if tracking is not None else ""
+
+
+def _open_end(location: Location, storage: Storage, status: Status) -> str:
+    """Return who runs a run or may still settle it, or that nobody has; "" if it is over."""
+    if not status.over:
+        return "it has not ended"
+    if (owner := living_owner(location)) is not None:
+        return owner.said
+    if not storage.exists(ExitRecord.KEY):
+        return f"{status.reason}: vinedresser reconcile"
+    return ""
 
 
 def _needed_by_mlflow(tracking: TrackingRecord, what: What) -> str:

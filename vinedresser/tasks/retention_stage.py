@@ -28,7 +28,7 @@ def retain(retention: Retention, name: str) -> tuple[Cleaned, str]:
     found = clean(retention.store, retention.policy, delete=retention.delete)
     text = found.text + (" removed" if retention.delete else " would be removed: delete = true")
     if found.failed:
-        text += f"; {count(len(found.failed), 'run')} could not be"
+        text += f"; {count(len(found.failed), 'run')} could not be read or removed"
     get_run_logger().info("%s: %s", retention.store, text)
     parts = [f"# {literal(str(retention.store))}", literal(text), "\n".join(_lines(found))]
     leave_artifact(f"retain {name}", "\n\n".join(parts), text)
@@ -41,8 +41,12 @@ def _lines(found: Cleaned) -> Iterator[str]:
         yield f"- {count(number, 'run')} {'stays' if number == 1 else 'stay'}: {reason}"
     for location in found.completed:
         yield f"- {literal(location.name)}: its removal, which was interrupted, is complete"
+    listed = {one.location for one in found.candidates}
+    for location, why in found.failed.items():
+        if location not in listed:
+            yield f"- {literal(location.name)}: {literal(why)}"
     for one in found.candidates:
         why = found.failed.get(one.location, "")
-        said = f"stays: {one.kept}" if one.kept else why or f"{one.bytes / 1e6:,.1f} MB"
+        said = why or (f"stays: {one.kept}" if one.kept else f"{one.bytes / 1e6:,.1f} MB")
         ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.ended))
         yield f"- {literal(one.name)} (ended {ended}): {literal(said)}"

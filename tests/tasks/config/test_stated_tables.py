@@ -106,7 +106,11 @@ def test_the_last_good_runs_are_found_and_an_expectation_stops(tmp_path: Path) -
     assert run("like", 8, "0.5", "--reference", "auto") == 0
     assert (finding("like").severity, finding("like").evidence["runs"]) == ("info", good)
     assert open_run(tmp_path / "runs/like").info.references == good
+    # Whoever chose them can choose others.
+    assert open_run(tmp_path / "runs/like").info.named_references == []
     assert run("bad", 9, "0.0001", *(f"--reference=runs/{name}" for name in good)) == 0
+    ids = [open_run(tmp_path / "runs" / name).info.id for name in good]
+    assert open_run(tmp_path / "runs/bad").info.named_references == ids
     assert finding("bad").severity == "warning"
     assert finding("bad").evidence["differs"] == {"rate": [0.5, 0.0001]}
     stop = ("--expect", "accuracy > 0.999 by epoch 1, else stop")

@@ -306,6 +306,22 @@ def test_runs_without_end_are_named_and_not_more_than_three(store: Path) -> None
     assert seen.startswith("dead-0, dead-1, dead-2 and 2 more: no process runs them")
 
 
+def test_a_run_of_a_machine_that_may_be_away_is_named_with_it(store: Path) -> None:
+    make_run(store / "far", [step_record(0, scalars={"losses/loss": 1.0})])
+    abandon(store / "far")
+    elsewhere = asdict(replace(this_process(), host="gpu7"))
+    storage = LocalStorage(store / "far")
+    write_record(storage, LaunchRecord(["true"], str(store), {}, elsewhere))
+    beat = Heartbeat(0, elsewhere, 0, time.time() - 3600)
+    write_record(storage, beat, key=heartbeat_key(0))
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() - 3600))
+    [found] = [one for one in store_checks(store) if one.state != "ok"]
+    assert found.state == "warning"
+    assert found.seen.startswith(f"far: process {os.getpid()} on gpu7, for which it was made, may ")
+    assert f"last sign of life {when}" in found.seen
+    assert found.remedy.startswith("vinedresser reconcile on that machine")
+
+
 @pytest.mark.parametrize("key", [ExitRecord.KEY, RunRecord.KEY])
 def test_damaged_records_are_named(store: Path, key: str) -> None:
     (store / "ended" / key).write_text('{"cause": ', encoding="utf-8")

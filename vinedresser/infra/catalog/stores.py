@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from vinedresser.errors import CorruptData
@@ -12,6 +14,7 @@ from vinedresser.objects import Location, open_storage
 from vinedresser.objects.files import make_folders
 from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import ProcessIdentity, is_alive, this_process
+from vinedresser.store.liveness import LastSign, last_sign, read_record_or_none
 from vinedresser.store.reading.store_runs import run_directories
 from vinedresser.store.records import (
     ClaimRecord,
@@ -22,9 +25,11 @@ from vinedresser.store.records import (
 from vinedresser.store.spool import spools
 
 __all__ = [
+    "Owner",
     "ensure_store",
-    "is_owned",
+    "living_owner",
     "local_state",
+    "may_be_alive",
     "owned_here",
     "owner_is_gone",
     "places_in",
@@ -33,6 +38,33 @@ __all__ = [
 
 
 _log = plain_logger(__name__)
+
+# Seconds without a sign of life from the runs of a process of another machine until it counts as
+# gone. It settles its runs within minutes, unless its machine sleeps or does not reach the store.
+_OWNER_LOST_AFTER = 86_400.0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process for which a run was made, which may be alive and will settle the run then.
+
+    Attributes:
+        process: the process.
+        sign: what was last heard of its runs, if it belongs to another machine; else None.
+    """
+
+    process: ProcessIdentity
+    sign: LastSign | None = None
+
+    @property
+    def said(self) -> str:
+        """Who it is, as a clause."""
+        if self.sign is None:
+            return f"process {self.process.pid}, for which it was made, still runs"
+        return (
+            f"process {self.process.pid} on {self.process.host}, for which it was made, may still "
+            f"run: last sign of life {self.sign.when}; it counts as gone a day later"
+        )
 
 
 def local_state(store: Location) -> Path:
@@ -82,16 +114,48 @@ def places_in(store: Location) -> Sequence[Location]:
     return [store / folder for folder in open_storage(store).folders()]
 
 
-def is_owned(location: Location) -> bool:
-    """Return whether the process for which a run was made may be alive and will settle it.
+def living_owner(location: Location) -> Owner | None:
+    """Return the process for which a run was made if it may be alive; it will settle the run.
 
     Raises:
-        CorruptData: its launch record cannot be read.
+        CorruptData: the launch record of the run cannot be read.
         StoreError: the store refused a request.
     """
-    owner = _owner(location)
-    # Unknown for a process of another machine.
-    return owner is not None and is_alive(owner) is not False
+    process = _owner(location)
+    return may_be_alive(process, location) if process is not None else None
+
+
+def may_be_alive(process: ProcessIdentity, location: Location) -> Owner | None:
+    """Return the process for which a run was made; None if it is gone.
+
+    Of a process of another machine only the signs of life of its runs are known. A run that was
+    not started gives none, and may wait for others of the same process.
+
+    Raises:
+        StoreError: the store refused a request.
+    """
+    alive = is_alive(process)
+    if alive is not None:
+        return Owner(process) if alive else None
+    own = last_sign(open_storage(location))
+    signs = [own] if own.time else _signs_of_runs(process, location)
+    last = max(signs, key=lambda sign: sign.time)
+    return Owner(process, last) if time.time() - last.time < _OWNER_LOST_AFTER else None
+
+
+def _signs_of_runs(process: ProcessIdentity, location: Location) -> list[LastSign]:
+    """Return the signs of life of all runs in a store that were made for a process.
+
+    Args:
+        location: one of them, whose creation is a sign, too.
+    """
+    faults: list[str] = []
+    run = read_record_or_none(open_storage(location), RunRecord, RunRecord.KEY, faults)
+    places = places_in(location.parent)
+    return [
+        LastSign(run.created if run is not None else 0.0, process.host),
+        *(last_sign(open_storage(one)) for one in places if _owner_if_readable(one) == process),
+    ]
 
 
 def owner_is_gone(location: Location) -> bool:

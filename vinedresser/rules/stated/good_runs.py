@@ -60,12 +60,14 @@ class GoodRuns:
         settings: settings of the last one; see `settings_of`.
         levels: by quantity and window (`Course`) a level of each run; only where all have one.
         rows: rows of a train step of one rank of the last one; 0 if unknown.
+        named: ids of those that the user has named; () if they were chosen, or come from a table.
     """
 
     runs: Sequence[str]
     settings: Mapping[str, Any]
     levels: Mapping[str, Mapping[int, Sequence[float]]]
     rows: float = 0.0
+    named: Sequence[str] = ()
 
     @classmethod
     def of(cls, runs: Mapping[str, Run]) -> Self:
@@ -86,7 +88,8 @@ class GoodRuns:
                 if all(map(math.isfinite, found)):
                     levels.setdefault(name, {})[window] = found
         *_, last = runs.values()
-        return cls([*runs], settings_of(last.info), levels, read[-1].rows)
+        ids = [run.info.id for run in runs.values()]
+        return cls([*runs], settings_of(last.info), levels, read[-1].rows, ids)
 
     def to_json(self) -> dict[str, Any]:
         """Return the table of `from_json`."""

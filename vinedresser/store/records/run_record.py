@@ -102,6 +102,7 @@ class RunRecord(Record):
         expectations: what the user expects of the training, a line each
             (`vinedresser.queries.expectation`).
         references: names of the good runs that it is compared with.
+        named_references: ids of those that the user has named; [] if they were chosen ("auto").
         breaches: by name of a rule (`vinedresser.rules.contracts`), what the hook has seen in the
             training process that is wrong in any training: ``{"step": step at which it was certain,
             "where": line of the script or "", …}`` (PyTorch).
@@ -153,6 +154,7 @@ class RunRecord(Record):
     linear: list[str] = field(default_factory=list)
     expectations: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
+    named_references: list[str] = field(default_factory=list)
     breaches: dict[str, dict[str, Any]] = field(default_factory=dict)
     code: str = ""
     branch: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
@@ -54,7 +55,10 @@ def good_runs_for(
         places = [_checked(one, script, where) for one in given]
     else:
         places = _last_good(store, script, _chosen(command, parameters))
-    return _read(tuple(str(place) for place in places)) if places else None
+    if not places:
+        return None
+    found = _read(tuple(str(place) for place in places))
+    return found if [*given] != [AUTO] else replace(found, named=())
 
 
 @lru_cache(maxsize=16)

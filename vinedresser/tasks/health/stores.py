@@ -14,7 +14,7 @@ from vinedresser.errors import ConfigError, CorruptData, MissingDependency, NotA
 from vinedresser.infra.catalog.flow_records import dead_flows
 from vinedresser.infra.catalog.left_stores import left_stores
 from vinedresser.infra.catalog.run_notes import RunNote, removed_runs
-from vinedresser.infra.catalog.stores import owner_is_gone
+from vinedresser.infra.catalog.stores import living_owner, owner_is_gone
 from vinedresser.objects import Location, open_storage
 from vinedresser.objects.base import TEMPORARY
 from vinedresser.store.liveness import read_record_or_none
@@ -115,20 +115,27 @@ def _runs(store: Location) -> Iterator[Check]:
 
 def _unfinished(runs: Sequence[Location]) -> Iterator[Check]:
     """Yield the runs that nothing runs and nothing has ended, and those without their flow."""
-    dead, alone = [], []
+    dead, alone, elsewhere = [], [], []
     for run in runs:
         try:
             state = run_status(open_storage(run)).state
+            owner = living_owner(run) if state == "dead" else None
         except (CorruptData, NotARun):
             # `_damaged` names it.
             continue
-        if state == "dead":
+        if owner is not None and owner.sign is not None:
+            elsewhere.append(f"{run.name}: {owner.said}")
+        elif state == "dead":
             dead.append(run)
         elif state == "running" and owner_is_gone(run):
             alone.append(run)
     if dead:
         seen = f"{_names(run.name for run in dead)}: no process runs them, and no end is recorded"
         yield _left(dead[0].parent, "runs", seen)
+    if elsewhere:
+        more = f" (and {len(elsewhere) - 1} more such runs)" if len(elsewhere) > 1 else ""
+        remedy = "vinedresser reconcile on that machine, or here once it counts as gone"
+        yield Check(_AREA, "runs", "warning", f"{elsewhere[0]}{more}", remedy)
     if alone:
         seen = f"{_names(run.name for run in alone)}: still training, and their flow is gone"
         remedy = "they stop by themselves; --resume of their sweep or job adopts them"

@@ -8,7 +8,7 @@ from functools import partial
 
 from vinedresser.errors import ConfigError, MissingDependency, TrackingAway, TrackingError
 from vinedresser.infra.catalog.known_tracking import TRACKING_VARIABLE, known_uris
-from vinedresser.infra.catalog.stores import is_owned
+from vinedresser.infra.catalog.stores import living_owner
 from vinedresser.infra.catalog.tracking_uri import absolute_uri, sqlite_path
 from vinedresser.infra.services.tracking.client import connected
 from vinedresser.masking import masked_text
@@ -78,7 +78,7 @@ def _left_running(store: Location) -> Iterator[Check]:
             storage = open_storage(run)
             record = read_record_or_none(storage, TrackingRecord, TrackingRecord.KEY, faults)
             tracked += record is not None
-            if record is not None and not record.settled and not is_owned(run):
+            if record is not None and not record.settled and living_owner(run) is None:
                 left.append(run.name)
     for fault in faults:
         yield Check(_AREA, "records", "warning", fault, f"vinedresser reconcile {store}")

@@ -189,6 +189,7 @@ class RunMaker:
             live=experiment.live.to_json(),
             expectations=[*experiment.expectations],
             references=[*good.runs] if good else [],
+            named_references=[*good.named] if good else [],
             flow=self._flow,
             remedy=remedy.to_json() if remedy else {},
             restart=restart.to_json() if restart else {},

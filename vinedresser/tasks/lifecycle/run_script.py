@@ -157,6 +157,7 @@ def prepare_script(directory: Path, script: Script, *, place: Location | None = 
         live=script.live.to_json(),
         expectations=[*script.expectations],
         references=[*good.runs] if good else [],
+        named_references=[*good.named] if good else [],
     )
     launch = LaunchRecord(
         argv,

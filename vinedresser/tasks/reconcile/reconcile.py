@@ -20,7 +20,7 @@ from vinedresser.capture.run.claims import additional_location
 from vinedresser.errors import CorruptData, StillRunning, UntrustedTracking, VinedresserError
 from vinedresser.infra.catalog.flow_records import FlowRecord, dead_flows, forget_flow
 from vinedresser.infra.catalog.run_notes import RunNote, removed_runs
-from vinedresser.infra.catalog.stores import is_owned, owner_is_gone
+from vinedresser.infra.catalog.stores import living_owner, owner_is_gone
 from vinedresser.infra.supervise.launcher import end_processes
 from vinedresser.objects import Location, StoreUrl, open_storage
 from vinedresser.plain_logs import plain_logger
@@ -160,7 +160,7 @@ def _reconcile_run(location: Location) -> str:
     """Bring a run without an owner to its end; return what was done, "" for nothing."""
     # A damaged launch record does not say; supervised runs continue all the same.
     with suppress(CorruptData):
-        if is_owned(location):
+        if living_owner(location) is not None:
             return ""
     try:
         return settle_left(location)

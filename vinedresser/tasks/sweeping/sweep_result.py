@@ -286,4 +286,5 @@ def _record(sweep: Sweep) -> SweepRecord:
         id=uuid.uuid4().hex,
         ranks=sweep.experiment.run.ranks,
         population=sweep.members,
+        warm_start=sweep.known.id if sweep.known is not None else "",
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from vinedresser.errors import CorruptData, KeyTaken, NotARun, StillRunning
+from vinedresser.infra.catalog.stores import may_be_alive
 from vinedresser.objects import LocalStorage, Storage
 from vinedresser.processes import (
     ProcessIdentity,
@@ -18,7 +19,7 @@ from vinedresser.processes import (
     processes_with,
     wait_for_end,
 )
-from vinedresser.store.liveness import claimer_is_gone, read_record_or_none
+from vinedresser.store.liveness import SILENT_AFTER, claimer_is_gone, last_sign, read_record_or_none
 from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
@@ -41,8 +42,6 @@ R = TypeVar("R", bound=Record)
 
 # Seconds that a run without a heartbeat has to begin.
 _STARTING = 60.0
-# Seconds after which a heartbeat of another machine counts as dead.
-_STALE = 5.0
 
 
 def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> ExitRecord:
@@ -129,7 +128,8 @@ def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
     """Return whether a run without a supervisor on this machine is alive or has yet to begin."""
     signs = heartbeats(storage)
     if any(
-        is_alive(sign.identity()) is None and time.time() - sign.time < _STALE for sign in signs
+        is_alive(sign.identity()) is None and time.time() - sign.time < SILENT_AFTER
+        for sign in signs
     ):
         return True
     if run_lock.was_taken(path):
@@ -141,7 +141,7 @@ def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
         # A hook without a launcher: the run ends with its process.
         return any(is_alive(sign.identity()) for sign in signs)
     if launch is not None and launch.owner:
-        return is_alive(ProcessIdentity(**launch.owner)) is not False
+        return may_be_alive(ProcessIdentity(**launch.owner), path) is not None
     abandoned = launch is None and claimer_is_gone(storage)
     return not abandoned and time.time() - run.created < _STARTING
 
@@ -173,9 +173,8 @@ def end_without_record(storage: Storage, reason: str) -> ExitRecord:
     Raises:
         StoreError: the storage refused a request.
     """
-    signs = heartbeats(storage)
-    # The last heartbeat is closer to the end than the current time, which may be days later.
-    ended = max((sign.time for sign in signs), default=time.time())
+    # Closer to the end than the current time, which may be days later.
+    ended = last_sign(storage).time or time.time()
     stop = _read(storage, StopRecord)
     if stop is not None:
         return ExitRecord("stopped", stop.reason, ended, last_step=last_step(storage), stop=stop)
