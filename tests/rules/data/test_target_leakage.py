@@ -99,16 +99,71 @@ def test_masked_targets_that_are_not_hidden(flat: bool, tmp_path: Path) -> None:
     assert "not hidden" in finding.cause
 
 
+@pytest.mark.parametrize("flat", [True, False])
+def test_targets_that_are_shifted_twice(flat: bool, tmp_path: Path) -> None:
+    (finding,) = language(lambda tokens: (tokens[:, :-2], tokens[:, 2:]), tmp_path, flat=flat)
+    assert (finding.fault, finding.severity) == ("corrupt_labels", "warning")
+    assert "tokens 2 positions later" in finding.seen
+    assert finding.step < 60
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "train",
-    [lambda tokens: (tokens[:, :-1], tokens[:, 1:]), masked, filled_in],
-    ids=["next", "masked", "filled in"],
+    [
+        lambda tokens: (tokens[:, :-1], tokens[:, 1:]),
+        masked,
+        filled_in,
+        lambda tokens: (tokens[:, 1:], tokens[:, :-1]),
+        lambda tokens: (tokens, tokens.flip(1)),
+    ],
+    ids=["next", "masked", "filled in", "previous", "backwards"],
 )
 @pytest.mark.parametrize("flat", [True, False])
 def test_other_targets(train: Callable[[Tensor], Batch], flat: bool, tmp_path: Path) -> None:
     # The next word is certain, so both models learn to predict it.
     assert language(train, tmp_path, flat=flat) == []
+
+
+class OwnLoss(nn.Module):
+    """A model that shifts the labels and computes the loss itself, as those of transformers.
+
+    Args:
+        recent: it also reads the token before each one.
+    """
+
+    def __init__(self, *, recent: bool) -> None:
+        super().__init__()
+        self.words, self.recent = nn.Embedding(KINDS + 1, 32), recent
+        self.out = nn.Linear(32, KINDS)
+
+    def forward(self, input_ids: Tensor, labels: Tensor, before: Tensor | None = None) -> Tensor:
+        """Return the loss."""
+        inner = self.words(input_ids)
+        if before is not None:
+            inner = inner + self.words(before)
+        logits = self.out(inner)[:, :-1].flatten(0, 1)
+        return nn.functional.cross_entropy(logits, labels[:, 1:].flatten())
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("recent", [False, True])
+@pytest.mark.parametrize("twice", [False, True])
+def test_models_that_shift_labels_themselves(twice: bool, recent: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    rule, model = TargetLeakage(), OwnLoss(recent=recent)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, optimizer=optimizer)
+        for _ in range(60):
+            text = (torch.randint(KINDS, (8, 1)) + torch.arange(LENGTH + 2)) % KINDS
+            labels = text[:, 2:] if twice else text[:, 1:-1]
+            before = {"before": text[:, :-2]} if recent else {}
+            optimizer.zero_grad()
+            model(text[:, 1:-1], labels=labels, **before).backward()
+            optimizer.step()
+    found = [one.seen for one in judge(open_run(tmp_path / "run"), [rule]) if one.statistic]
+    assert ["2 positions later" in seen for seen in found] == [True] * twice
 
 
 def with_column(column: Callable[[Tensor], Tensor]) -> list[Tensor]:

@@ -1,7 +1,8 @@
-"""Whether a language model sees the tokens that it should predict, as without a causal mask."""
+"""How far targets are from the input tokens that they repeat, and whether a model sees them."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, deque
 from typing import Any, NamedTuple
@@ -11,7 +12,12 @@ from numpy.typing import NDArray
 
 from vinedresser.store.reductions.sampling import strided_rows
 
-__all__ = ["FutureTokens", "Seen"]
+__all__ = ["FutureTokens", "Seen", "TokenOffset"]
+
+# Distances that are told apart, and by how many tokens inputs may be longer than their targets.
+_OFFSETS, _LONGER = range(4), range(3)
+# Minimum number of compared tokens and of distinct ones.
+_TOKENS, _KINDS = 192, 8
 
 # Samples that count, and minimum numbers of targets at the last and at other positions.
 _SAMPLES = 32
@@ -48,6 +54,92 @@ class _Sample(NamedTuple):
     pairs: NDArray[np.float64]
 
 
+class TokenOffset:
+    """The distance from each target to the input token that it repeats; a pure fold.
+
+    It is 1 for a language model, whose targets are the next tokens, and 0 for targets that are not
+    shifted. Targets below 0 are ignored, as by the loss.
+
+    Attributes:
+        possible: the distances of which no target was another token so far; none if targets are
+            other tokens, as those of a masked language model.
+        tokens: number of targets so far.
+        kinds: the distinct ones.
+    """
+
+    def __init__(self) -> None:
+        self.possible = frozenset(_OFFSETS)
+        self.tokens = 0
+        self.kinds: frozenset[int] = frozenset()
+        self._longer = frozenset(itertools.product(_LONGER, _OFFSETS))
+
+    def add(self, inputs: NDArray[Any], targets: NDArray[np.int64]) -> None:
+        """Process a batch.
+
+        Args:
+            inputs: tokens, integers [rows, positions].
+            targets: tokens, [rows, positions] or [n], evenly strided ones of all positions.
+        """
+        counted = targets.reshape(-1) >= 0
+        self._longer = frozenset(
+            (longer, offset)
+            for longer, offset in self._longer
+            if _repeats(inputs, targets, counted, longer, offset)
+        )
+        self.possible = frozenset(offset for _, offset in self._longer)
+        self.tokens += int(counted.sum())
+        if len(self.kinds) < _KINDS:
+            self.kinds |= frozenset(np.unique(targets[targets >= 0]).tolist())
+
+    @property
+    def known(self) -> int | None:
+        """The distance, once no other is possible and enough tokens were compared."""
+        few = self.tokens < _TOKENS or len(self.kinds) < _KINDS
+        return None if few or len(self.possible) != 1 else next(iter(self.possible))
+
+
+def _repeats(
+    inputs: NDArray[Any],
+    targets: NDArray[np.int64],
+    counted: NDArray[np.bool_],
+    longer: int,
+    offset: int,
+) -> bool:
+    """Return whether all targets are the input tokens at a distance, where there are any.
+
+    Args:
+        inputs: [rows, positions].
+        targets: [rows, positions - longer], or [n], evenly strided ones of them.
+        counted: bool [n], the targets that count.
+    """
+    places = _places(inputs, targets, inputs.shape[1] - longer)
+    if places is None:
+        return False
+    row, position = places
+    there = counted & (position + offset < inputs.shape[1])
+    given = inputs[row[there], position[there] + offset]
+    return np.array_equal(given, targets.reshape(-1)[there])
+
+
+def _places(
+    inputs: NDArray[Any], targets: NDArray[np.int64], length: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return the row and the position of each target, int64 [n]; None if they do not fit.
+
+    Args:
+        inputs: tokens, [rows, positions].
+        targets: [rows, length], or [n], evenly strided ones of all.
+        length: number of targets of each row.
+    """
+    shaped = targets.shape == (len(inputs), length)
+    if length < 1 or not targets.size or not (shaped or targets.ndim == 1):
+        return None
+    chosen = strided_rows(len(inputs) * length, targets.size)
+    places = np.arange(len(inputs) * length) if chosen is None else chosen
+    row, position = np.divmod(places, length)
+    return (row, position) if len(places) == targets.size else None
+
+
 class FutureTokens:
     """Compares the predictions at the last position of sequences with those before.
 
@@ -79,16 +171,13 @@ class FutureTokens:
             targets: next tokens, [rows, positions], or [n], evenly strided ones of all positions.
             predicted: predicted tokens, shaped like the targets.
         """
-        rows, length = inputs.shape
-        places = np.arange(rows * length)
-        if targets.ndim == 1 and len(targets) < len(places):
-            chosen = strided_rows(len(places), len(targets))
-            places = places if chosen is None else chosen
-        if targets.size != len(places) or length < 4 or self._pairs > _PAIRS:
+        length = inputs.shape[1]
+        places = _places(inputs, targets, length)
+        if places is None or length < 4 or self._pairs > _PAIRS:
             self.apart = True
             return
         targets, predicted = targets.reshape(-1), predicted.reshape(-1)
-        row, position = np.divmod(places, length)
+        row, position = places
         last = position == length - 1
         inner = ~last
         following = inputs[row[inner], position[inner] + 1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,23 +12,22 @@ from vinedresser.rules.advice import listed
 from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least
-from vinedresser.rules.data.leakage.future_tokens import FutureTokens
+from vinedresser.rules.data.leakage.future_tokens import FutureTokens, TokenOffset
 from vinedresser.rules.data.leakage.sentinels import Sentinels
-from vinedresser.rules.signals.losses.compared import ROWS, Batches, Compared
+from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.rows import are_tokens, row_digests
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
-from vinedresser.store.reductions.sampling import some_rows
 
-# Minimum number of compared tokens and of distinct ones, and share that the model copies.
-_TOKENS = 192
-_KINDS = 8
+# Share of tokens that the model copies.
 _COPIED = 0.9
 # Maximum number of columns, and minimum number of rows of a class or distinct values of a target.
 _COLUMNS = 4096
 _ROWS_OF_CLASS = 8
 # Multiple of the rows after which a class with fewer rows is no longer waited for.
 _MOST = 4
+# Names of inputs that are targets, for models that compute their loss.
+_LABELS = re.compile(r"(?i)\[[^\]]*(label|target)[^\]]*\]$")
 # Minimum length of a window, number of distinct values of a target, and largest number of pairs of
 # targets and features.
 _LENGTH, _VALUES, _PAIRS = 4, 8, 4096
@@ -45,6 +45,9 @@ class TargetLeakage(OnceRule):
       model predicts nine tenths of them; labels below 0 are ignored, as by the loss, and so is
       the one token that is predicted worst, which may be padding. A batch in which they differ ends
       the check, as with masked language models;
+    - tokens, if the target of each position is the input token two or three positions later: the
+      targets are shifted twice, so that the model skips a token (`TokenOffset`). Of several inputs,
+      none may be the next token, but one whose name says that it is the targets;
     - tokens whose targets are the next ones, if the model predicts those among its inputs much
       better than that of the last position, which is not (`FutureTokens`): it sees its targets;
     - columns of a table, [rows, columns], if over ``rows`` distinct rows some columns have one
@@ -68,9 +71,9 @@ class TargetLeakage(OnceRule):
         require_at_least(2 * _ROWS_OF_CLASS, rows=rows)
         self.rows = rows
         self.batches = Batches()
-        self._copies = _Copies(0, frozenset())
+        # The distance of the targets from each input of tokens.
+        self._offsets: dict[str, TokenOffset] = {}
         self._columns: _Columns | None = None
-        self._apart = False
         # Whether enough rows of a table were seen to tell the columns of one value per class.
         self._asked = False
         self._future = FutureTokens()
@@ -79,54 +82,83 @@ class TargetLeakage(OnceRule):
 
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
-        if len(self.batches.inputs) != 1 or len(self.batches.paired) != 1:
+        inputs = self.batches.inputs
+        if len(self.batches.paired) != 1:
             return None
-        ((name, inputs),) = self.batches.inputs.items()
         (compared,) = self.batches.paired
-        if are_tokens(inputs):
-            if self._apart:
-                return self._of_next_tokens(step, name, inputs, compared)
-            return self._of_tokens(step, name, inputs, compared)
-        table = inputs.ndim == 2 and 2 <= inputs.shape[1] <= _COLUMNS
-        if table and len(inputs) == len(compared.labels):
-            return self._of_columns(step, name, inputs, compared)
-        if inputs.ndim == 3 and inputs.dtype.kind == "f" and not self._end.apart:
-            return self._of_windows(step, name, inputs, compared)
+        tokens = {
+            name: values
+            for name, values in inputs.items()
+            if are_tokens(values) and not _LABELS.search(name)
+        }
+        if tokens:
+            return self._of_tokens(step, tokens, compared)
+        if len(inputs) != 1:
+            return None
+        ((name, values),) = inputs.items()
+        table = values.ndim == 2 and 2 <= values.shape[1] <= _COLUMNS
+        if table and len(values) == len(compared.labels):
+            return self._of_columns(step, name, values, compared)
+        if values.ndim == 3 and values.dtype.kind == "f" and not self._end.apart:
+            return self._of_windows(step, name, values, compared)
         return None
 
     def _of_tokens(
-        self, step: Step, name: str, inputs: NDArray[Any], compared: Compared
+        self, step: Step, inputs: dict[str, NDArray[Any]], compared: Compared
     ) -> Finding | None:
         targets = _target_tokens(compared)
-        given = None if targets is None else _given_tokens(inputs, targets)
-        if targets is None or given is None:
-            return self._of_next_tokens(step, name, inputs, compared)
-        counted = targets >= 0
-        numbers = targets[counted]
-        if not np.array_equal(numbers, given[counted]):
-            self._apart = True
+        if targets is None:
             return None
-        if not numbers.size:
+        for name, tokens in inputs.items():
+            self._offsets.setdefault(name, TokenOffset()).add(tokens, targets)
+        repeated = {name: one for name, one in self._offsets.items() if one.possible}
+        if not repeated:
             return None
-        tokens = self._copies.tokens + numbers.size
-        kinds = self._copies.kinds | frozenset(np.unique(numbers).tolist())
-        self._copies = _Copies(tokens, kinds)
-        right = _copied(compared.predictions.argmax(-1)[counted], numbers)
-        if tokens < _TOKENS or len(kinds) < _KINDS or right < _COPIED:
+        name, offset = min(repeated.items(), key=lambda item: min(item[1].possible))
+        alone = len(self.batches.inputs) == 1
+        if offset.known == 0 and alone:
+            return self._of_copies(step, name, targets, compared)
+        if min(offset.possible) == 1 and alone:
+            return self._of_next_tokens(step, name, inputs[name], compared)
+        return self._of_later_tokens(step, name, offset) if (offset.known or 0) > 1 else None
+
+    def _of_copies(
+        self, step: Step, name: str, targets: NDArray[np.int64], compared: Compared
+    ) -> Finding | None:
+        seen, counted = self._offsets[name], targets >= 0
+        right = _copied(compared.predictions.argmax(-1)[counted], targets[counted])
+        if not counted.any() or right < _COPIED:
             return None
         return self._found(
             step,
             name,
-            statistic="tokens",
-            value=tokens,
-            threshold=_TOKENS,
-            seen=f"the targets of {tokens} positions are the input tokens of the same positions, "
-            f"and the model predicts {right:.0%} of them",
+            statistic="copied",
+            value=right,
+            threshold=_COPIED,
+            seen=f"the targets of {seen.tokens} positions are the input tokens of the same "
+            f"positions, and the model predicts {right:.0%} of them",
             cause="the targets are not shifted, or the tokens to predict are not hidden from the "
             "model: it copies its input, as only an autoencoder should",
             remedy="predict the next token: inputs tokens[:, :-1], targets tokens[:, 1:]; or mask "
             "the tokens to predict in the inputs, and ignore all others in the loss",
-            evidence={"tokens": tokens, "kinds": len(kinds), "copied": right},
+            evidence={"tokens": seen.tokens, "kinds": len(seen.kinds), "copied": right},
+        )
+
+    def _of_later_tokens(self, step: Step, name: str, seen: TokenOffset) -> Finding:
+        return self._found(
+            step,
+            name,
+            statistic="offset",
+            value=seen.known or 0,
+            threshold=1,
+            seen=f"the targets of {seen.tokens} positions are the input tokens {seen.known} "
+            "positions later, not the next ones",
+            cause="the targets are shifted more than once, such as by the script and again by the "
+            "model: the model never learns which token comes next",
+            remedy="shift them once: models that are given labels and return the loss, as those of "
+            "transformers, shift the labels themselves",
+            evidence={"tokens": seen.tokens, "offset": seen.known},
+            fault="corrupt_labels",
         )
 
     def _of_next_tokens(
@@ -235,13 +267,6 @@ class TargetLeakage(OnceRule):
         return self.found(step, since=0, tensor=name, confidence=0.95, **told)
 
 
-class _Copies(NamedTuple):
-    """Targets that are the input tokens of their positions: their number and distinct values."""
-
-    tokens: int
-    kinds: frozenset[int]
-
-
 def _target_tokens(compared: Compared) -> NDArray[np.int64] | None:
     """Return labels as tokens, int64 [...]; negative ones are ignored by the loss.
 
@@ -265,21 +290,6 @@ def _copied(predicted: NDArray[np.int64], targets: NDArray[np.int64]) -> float:
     padding = np.bincount(targets[wrong]).argmax()
     rest = targets != padding
     return float((~wrong[rest]).mean()) if rest.any() else 0.0
-
-
-def _given_tokens(inputs: NDArray[Any], targets: NDArray[np.int64]) -> NDArray[Any] | None:
-    """Return the input tokens at the positions of the targets; None if these are unknown.
-
-    Args:
-        inputs: tokens, [rows, positions]; evenly strided rows of a large batch.
-        targets: [rows, positions], or [rows * positions] and then evenly strided.
-    """
-    if targets.shape == inputs.shape:
-        return inputs
-    if targets.ndim != 1 or len(inputs) >= ROWS:
-        return None
-    flat = some_rows(inputs.reshape(-1), ROWS)
-    return flat if flat.shape == targets.shape else None
 
 
 def _targets(compared: Compared) -> NDArray[Any] | None:
@@ -318,7 +328,7 @@ class _Columns:
     @property
     def few(self) -> bool:
         """Whether a class has too few rows so far, or there are too few classes or targets."""
-        least, kinds = (_ROWS_OF_CLASS, 2) if self.classes else (1, _KINDS)
+        least, kinds = (_ROWS_OF_CLASS, 2) if self.classes else (1, _VALUES)
         counts = [count for count, _ in self._values.values()]
         return len(counts) < kinds or min(counts) < least
 
