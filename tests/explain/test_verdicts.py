@@ -183,7 +183,7 @@ def test_what_a_rule_could_not_judge_is_neither_a_problem_nor_healthy(tmp_path: 
     assert (alone.kind, alone.finding, alone.words) == (
         "cannot tell",
         None,
-        "finished; cannot tell: these rules could not judge it: a",
+        "finished; cannot tell: these rules could not judge it: a (it failed)",
     )
     assert [one["seen"] for one in alone.to_json()["others"]] == ["it failed"]
     # It is never put before what the others found.

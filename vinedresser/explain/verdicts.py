@@ -170,7 +170,8 @@ class Verdict:
             for finding in self.findings
             if finding.is_about_rule and finding.severity != "info"
         )
-        names = ", ".join(dict.fromkeys(one.rule for one in unable))
+        seen = {one.rule: f"{one.rule} ({one.seen})" for one in unable}
+        names = ", ".join(seen.values())
         return self._short or (f"these rules could not judge it: {names}" if names else "")
 
     @property

@@ -83,6 +83,16 @@ _NEGATED = Advice(
     remedy="compare predictions and targets of some rows; check the sign of each term of the loss "
     "and of what is derived from the output",
 )
+_FROZEN = Advice(
+    cause="the evaluated model is not the one that is trained (a copy, an average that nothing "
+    "updates, a checkpoint loaded before each evaluation), or the numbers are those of a cache",
+    remedy="evaluate the model whose parameters the optimizer has; print one of its weights in the "
+    "training and in the evaluation: they must be equal, and change",
+)
+_UNMOVED = Advice(
+    cause="the loss alone does not tell whether the training achieves what its metrics measure",
+    remedy="train longer, or state what it has to reach, such as --expect 'accuracy > 0.5'",
+)
 _WORSE = Advice(
     cause="the policy becomes worse than it was untrained: the loss, or the advantage in it, has "
     "the wrong sign, or steps are too large",
@@ -102,13 +112,14 @@ class Underfitting(OnceRule):
     numbers that are predicted no better than by guessing, or with less than four fifths of the gain
     of the baseline models, are a warning, and so are targets of which a constant is better. A
     metric such as AUC that is that of guessing in evaluations, but not on training rows, is a
-    warning at the end. A bounded metric that is far worse than guessing is reported at once: the
-    loss or the labels are reversed. This rule is the fallback for all rules that recognise a fault
-    by its symptoms, so it waits long enough for those to fire; at the end of the run it does not
-    wait. If the simple models find nothing either, although gradients arrive and weights move, the
-    fault is `corrupt_labels` and the severity a warning: the rows may be mere noise. If numbers are
-    the opposite of what is predicted (a correlation below -0.5), the fault is
-    `loss_output_mismatch`.
+    warning at the end, and so is a number of the evaluations that never changes while the loss
+    falls. If no metric shows progress, the rule says that it cannot tell. A bounded metric that is
+    far worse than guessing is reported at once: the loss or the labels are reversed. This rule is
+    the fallback for all rules that recognise a fault by its symptoms, so it waits long enough for
+    those to fire; at the end of the run it does not wait. If the simple models find nothing either,
+    although gradients arrive and weights move, the fault is `corrupt_labels` and the severity a
+    warning: the rows may be mere noise. If numbers are the opposite of what is predicted (a
+    correlation below -0.5), the fault is `loss_output_mismatch`.
 
     Args:
         patience: number of consecutive checks, five steps apart. Rules that check weights and
@@ -176,7 +187,32 @@ class Underfitting(OnceRule):
         if words := self.lagging.behind_constant():
             return self._warning(step, words, _BEHIND_CONSTANT)
         words = self.lagging.behind_simple_models() if verdict.kind == "open" else ""
-        return self._warning(step, words, _BEHIND) if words else None
+        if words:
+            return self._warning(step, words, _BEHIND)
+        if still := self.outcome.frozen():
+            return replace(
+                self._reversed(step, still, _FROZEN, self.without_stop), fault="underfitting"
+            )
+        words = self.outcome.unmoved()
+        return self._untold(step, words) if words else None
+
+    def _untold(self, step: Step, words: str) -> Finding:
+        """Return that metrics leave open whether the training has learned: no fault is found."""
+        return self.found(
+            step,
+            since=step.step,
+            tensor="",
+            statistic="",
+            value=0.0,
+            threshold=0.0,
+            confidence=1.0,
+            seen=words,
+            cause=_UNMOVED.cause,
+            remedy=_UNMOVED.remedy,
+            evidence={},
+            fault="",
+            severity=self.without_stop,
+        )
 
     def _warning(self, step: Step, words: str, advice: Advice | None = None) -> Finding:
         """Return the finding of a training that ends at chance or behind, as far as is known.

@@ -11,9 +11,10 @@ from vinedresser.rules.need import Need
 from vinedresser.rules.signals.base import Signal
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.aimless_losses import AimlessLosses
-from vinedresser.rules.signals.losses.loss_progress import LossProgress
+from vinedresser.rules.signals.losses.loss_progress import LossProgress, spread
 from vinedresser.rules.signals.outcomes.metric_scale import (
     direction,
+    is_error,
     is_return,
     metric_scale,
     tells_learning,
@@ -43,6 +44,14 @@ _LEAST = 0.1
 _LOST = 0.5
 # Values of a metric that stands: fewest, share of all, and the first ones that it is compared with.
 _STANDING, _SHARE_STANDING, _BEFORE = 40, 0.5, 4
+# Fewest values of what never changes in evaluations: of a loss or an error, and of metrics that
+# change with a prediction only; digits that rounded values do not have; and the largest gain of the
+# latter, since a good model may change no prediction.
+_FROZEN, _FROZEN_COUNTS, _DIGITS, _FROZEN_GAIN = 5, 8, 4, 0.5
+# Share of the range of a metric, at its best end, in which it may be at its best.
+_NEAR_BEST = 0.1
+# Share of the way from guessing to perfect, of metrics that show no progress.
+_EIGHTH = 0.125
 # Fewest steps of the patience with a loss, whose blocks are single steps then.
 _FEWEST_STEPS = 20
 
@@ -83,7 +92,11 @@ class LearningOutcome(Signal):
         renewed: whether the last step completed a block, so that judging again makes sense.
     """
 
-    needs = (Need("losses"), Need("metrics", modes=("train", "eval"), required=False))
+    needs = (
+        Need("losses"),
+        Need("metrics", modes=("train", "eval"), required=False),
+        Need("losses", modes=("eval",), required=False),
+    )
 
     def __init__(self, patience: int, drop: float) -> None:
         self.patience = patience
@@ -91,6 +104,7 @@ class LearningOutcome(Signal):
         self.losses: dict[str, LossProgress] = {}
         self.renewed = False
         self._metrics: dict[tuple[str, str], MetricTrend] = {}
+        self._evaluated: dict[tuple[str, str], MetricTrend] = {}
         # The steps of the last and first value of each metric, and of the last train step.
         self._reported: dict[tuple[str, str], int] = {}
         self._since: dict[tuple[str, str], int] = {}
@@ -109,11 +123,9 @@ class LearningOutcome(Signal):
         self.renewed = False
         if step.rank != 0 or step.mode == "predict":
             return
-        for name, value in step.scalars_of("metrics").items():
-            self._metrics.setdefault((name, step.mode), MetricTrend(name)).add(value)
-            self._reported[name, step.mode] = step.step
-            self._since.setdefault((name, step.mode), step.step)
+        self._note(self._metrics, step, "metrics")
         if step.mode != "train":
+            self._note(self._evaluated, step, "losses")
             return
         self._step = step.step
         for name, value in step.scalars_of("losses").items():
@@ -123,6 +135,14 @@ class LearningOutcome(Signal):
             if name not in self.losses:
                 self.losses[name] = LossProgress(self.patience, self.drop)
             self.renewed |= self.losses[name].add(step.step, value)
+
+    def _note(
+        self, trends: dict[tuple[str, str], MetricTrend], step: Step, collection: str
+    ) -> None:
+        for name, value in step.scalars_of(collection).items():
+            trends.setdefault((name, step.mode), MetricTrend(name)).add(value)
+            self._reported[name, step.mode] = step.step
+            self._since.setdefault((name, step.mode), step.step)
 
     def learned(self, drop: float) -> bool:
         """Return whether a loss is certainly below its start (`LossProgress.learned`)."""
@@ -275,6 +295,69 @@ class LearningOutcome(Signal):
                 return Guessed(name, value, before, trend.values, words, since)
         return None
 
+    def frozen(self, classes: int) -> Guessed | None:
+        """Return a number of the evaluations that stays the same, to the bit, while a loss falls.
+
+        The loss fell by 30 % since the first of its values. Losses and errors change whenever the
+        model does; other metrics only with a prediction, so they must be far from perfect.
+
+        Args:
+            classes: number of classes of the task; 0 if unknown.
+        """
+        if self.adversaries:
+            return None
+        for (name, mode), trend in {**self._evaluated, **self._metrics}.items():
+            since, value = self._since[name, mode], trend.last
+            fallen = any(
+                loss.learned(_LEARNED) and loss.fallen(self._step - since) > _LEARNED
+                for loss in self.losses.values()
+            )
+            stands = trend.equal == trend.values
+            if not stands or not fallen or self._reported[name, mode] < _LATE * self._step:
+                continue
+            scale = metric_scale(name, classes)
+            if name.startswith("losses/") or is_error(name):
+                told = trend.values >= _FROZEN and float(f"{value:.{_DIGITS}g}") != value
+            else:
+                gain = scale.gains([value])[0] if scale else math.inf
+                told = trend.values >= _FROZEN_COUNTS and gain < _FROZEN_GAIN
+            if told:
+                words = f"{name.rpartition('/')[2]} is {value:.6g}, to the bit, each of"
+                words = f"{words} {trend.values} times while the training loss falls"
+                guessing = scale.guessing if scale else 0.0
+                return Guessed(name, value, guessing, trend.values, words, since)
+        return None
+
+    def unmoved_return(self) -> str:
+        """Return that no return of a policy has risen, in words; "" if one has or none is known.
+
+        One that stands at a value other than 0, or close to its greatest one, may be at its best.
+        """
+        returns = {name: one for (name, _), one in self._metrics.items() if is_return(name)}
+        known = {name: one for name, one in returns.items() if one.values >= _FEWEST}
+        if any(one.rose() or (one.stands() and one.last) for one in known.values()):
+            return ""
+        return ", ".join(
+            f"{name.rpartition('/')[2]} was {one.first:.3g} at first and is {one.last:.3g} after "
+            f"{one.values} values"
+            for name, one in known.items()
+        )
+
+    def barely_moved(self, classes: int) -> str:
+        """Return that no metric of known meaning is far from guessing, in words; else "".
+
+        Also "" if one improves.
+
+        Args:
+            classes: number of classes of the task; 0 if unknown.
+        """
+        found = self._scaled(classes)
+        if self.adversaries or self.improving_metric():
+            return ""
+        if any(gain > _EIGHTH for gain, _ in found.values()):
+            return ""
+        return ", ".join(metric.words for _, metric in found.values())
+
     def metrics_in_words(self) -> str:
         """Return text such as ", accuracy 0.11 and not rising"; "" without such metrics."""
         words = {
@@ -330,18 +413,18 @@ class MetricTrend:
 
     Attributes:
         direction: see `metric_scale.direction`.
-        last: last value; NaN before.
+        first, last: first and last value; NaN before.
         values: number of values.
+        equal: how many values in a row equal the last one.
         worst_before: the worst of the first four values, times the direction.
     """
 
     def __init__(self, name: str) -> None:
         self.direction = direction(name)
-        self.last = math.nan
+        self.first = self.last = math.nan
         self.values = 0
         self.worst_before = math.inf
-        # How many values in a row equal the last one.
-        self._equal = 0
+        self.equal = 0
         self._means: list[float] = []
         self._pending: list[float] = []
         self._per_mean = 1
@@ -350,7 +433,8 @@ class MetricTrend:
         """Process the next value; ignore it if it is not finite."""
         if not math.isfinite(value):
             return
-        self._equal = self._equal + 1 if value == self.last else 1
+        self.equal = self.equal + 1 if value == self.last else 1
+        self.first = self.first if self.values else value
         self.last = value
         self.values += 1
         if self.values <= _BEFORE:
@@ -379,6 +463,21 @@ class MetricTrend:
         sure, first, last = self._trend()
         return sure > _SURE and last - first > _LEAST * abs(first)
 
+    def rose(self) -> bool:
+        """Return whether the metric may have improved: it ends above its start, or near its best.
+
+        Unlike `improving`, this suffices for one that improved within a few of its first values.
+        """
+        values = [self.direction * value for value in self._means]
+        if len(values) < _FEWEST:
+            return False
+        eighth, quarter = max(2, len(values) // 8), max(2, len(values) // 4)
+        first = math.fsum(values[:eighth]) / eighth
+        last = math.fsum(values[-quarter:]) / quarter
+        error = spread(values) * math.sqrt(1 / eighth + 1 / quarter)
+        low, high = min(values), max(values)
+        return last - first > _SURE * error or low < high - _NEAR_BEST * (high - low) < last
+
     def worsened(self) -> tuple[float, float] | None:
         """Return the first and last values of a metric that became steadily worse, by half or more.
 
@@ -389,12 +488,16 @@ class MetricTrend:
             return None
         return self.direction * first, self.direction * last
 
+    def stands(self) -> bool:
+        """Return whether the last half of the values are equal to the bit."""
+        return self.equal >= _SHARE_STANDING * self.values
+
     def stands_below_start(self) -> bool:
         """Return whether the metric is constant to the bit, and worse than its first values.
 
         It has been constant for half of its values, 40 or more; all of the first four were better.
         """
-        standing = self._equal >= max(_STANDING, _SHARE_STANDING * self.values)
+        standing = self.stands() and self.equal >= _STANDING
         return standing and self.direction * self.last < self.worst_before
 
     def _trend(self) -> tuple[float, float, float]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["MetricScale", "direction", "is_return", "metric_scale", "tells_learning"]
+__all__ = ["MetricScale", "direction", "is_error", "is_return", "metric_scale", "tells_learning"]
 
 # fmt: off
 _HIGHER = frozenset((
@@ -22,6 +22,8 @@ _LOWER = frozenset((
     "loss", "lpips", "mae", "mape", "merror", "mse", "nll", "perplexity", "ppl", "rmse", "rmsle",
     "smape", "wer",
 ))
+# Shares of wrong rows, words or characters, which stay the same while no prediction changes.
+_COUNTED = frozenset(("cer", "eer", "err", "error", "errorrate", "merror", "wer"))
 # They improve as soon as the frequencies of the classes are learned.
 _OF_FREQUENCIES = frozenset(("brier", "logloss"))
 # Words that do not change the meaning of a metric. With any other ("probe", "adversarial",
@@ -148,6 +150,12 @@ def direction(name: str) -> int:
 def tells_learning(name: str) -> bool:
     """Return whether an improvement of a metric shows more than knowledge of class frequencies."""
     return not set(_words(name.rpartition("/")[2])) & _OF_FREQUENCIES
+
+
+def is_error(name: str) -> bool:
+    """Return whether a metric changes whenever an output does, as a mean error or a loss."""
+    words = frozenset(_words(name.removeprefix("metrics/"))) - (_NEUTRAL - {"best"})
+    return bool(words) and words <= _LOWER - _COUNTED
 
 
 def is_return(name: str) -> bool:

@@ -211,6 +211,23 @@ class Outcome(Signal):
         """Return a reported metric that shows that the opposite is learned; None without one."""
         return self.progress.opposite(self._classes())
 
+    def frozen(self) -> Guessed | None:
+        """Return a number of the evaluations that never changes while a loss falls, or None."""
+        return self.progress.frozen(self._classes())
+
+    def unmoved(self) -> str:
+        """Return which reported metrics leave open whether anything was learned; "" if none do.
+
+        That includes the return of a policy, whatever its losses do. Other metrics are not asked if
+        the predictions are good, and none if weights were loaded, which may have been trained.
+        """
+        if self._loaded or self._step < _PATIENCE:
+            return ""
+        fits = [self._of_fit(loss, one, ended=True) for loss, one in self.tasks().items()]
+        good = any(verdict is not None and verdict.kind == "good" for verdict in fits)
+        words = self.progress.unmoved_return()
+        return words if words or good else self.progress.barely_moved(self._classes())
+
     def at_chance(self) -> str:
         """Return in words that nothing was learned by the end of the run; "" if something was.
 

@@ -1,0 +1,158 @@
+"""What metrics show of the progress of a training whose loss falls, on real trainings."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.rules.trainings import batches, digits
+from vinedresser.capture import Hook, open_run
+from vinedresser.rules.base import capture_for
+from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.underfitting import Underfitting
+from vinedresser.store.finding import Finding
+
+_STEPS = 400
+
+# Returns metrics of a model of digits on rows [N, 64] with classes [N].
+Measure = Callable[[nn.Module, Tensor, Tensor], Mapping[str, float]]
+
+
+def error(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
+    """Return the mean loss."""
+    return {"val_loss": float(nn.functional.cross_entropy(model(x), y))}
+
+
+def rounded(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
+    """Return a loss of which too few digits are left to change."""
+    return {"val_loss": round(error(model, x, y)["val_loss"], -1) + 2.3}
+
+
+def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
+    """Return the share of rows that are right."""
+    return {"accuracy": float((model(x).argmax(1) == y).float().mean())}
+
+
+def learned(
+    folder: Path, measure: Measure, evaluated: Callable[[nn.Module], nn.Module]
+) -> list[Finding]:
+    """Learn digits, measure every 25 steps, and judge.
+
+    Args:
+        measure: what is reported.
+        evaluated: returns the model that is evaluated, once.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    data, rule = digits(), Underfitting()
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    used = evaluated(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    rows = batches(len(data.x), 64)
+    hook = Hook(folder, collections=capture_for([rule]).collections, total_steps=_STEPS)
+    with hook:
+        hook.watch(model, optimizer=optimizer)
+        for step in range(_STEPS):
+            chosen = next(rows)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(data.x[chosen]), data.y[chosen])
+            loss.backward()
+            optimizer.step()
+            if step % 25 == 0:
+                with torch.no_grad():
+                    for name, value in measure(used, data.x_eval, data.y_eval).items():
+                        hook.metric(name, value)
+    return [one for one in judge(open_run(folder), [rule]) if one.severity != "info"]
+
+
+@pytest.mark.parametrize("measure", [error, accuracy])
+def test_a_copy_that_is_evaluated_is_found(measure: Measure, tmp_path: Path) -> None:
+    (finding,) = learned(tmp_path / "run", measure, copy.deepcopy)
+    assert (finding.rule, finding.severity) == ("underfitting", "warning")
+    assert "to the bit, each of 16 times" in finding.seen
+    assert "not the one that is trained" in finding.cause
+
+
+@pytest.mark.parametrize("measure", [error, accuracy, rounded])
+def test_the_model_that_is_trained_is_no_alarm(measure: Measure, tmp_path: Path) -> None:
+    assert learned(tmp_path / "run", measure, lambda model: model) == []
+
+
+def names(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
+    """Return constants that measure something else, or are as good as can be."""
+    best = {"accuracy": 1.0, "val_mse": 0.0, "best_loss": 0.123456, "teacher_loss": 0.123456}
+    return {**best, "learning_error_bound": 0.123456}
+
+
+def test_constants_that_are_no_results_are_ignored(tmp_path: Path) -> None:
+    assert learned(tmp_path / "run", names, lambda model: model) == []
+
+
+def chosen(folder: Path, *, follow: float) -> list[Finding]:
+    """Learn which of five arms pays most in eight states, from what random choices paid.
+
+    Args:
+        follow: share of the last choices that follow the learned values.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    pay = torch.rand(8, 5, generator=generator)
+    model, rule = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5)), Underfitting()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    hook = Hook(folder, collections=capture_for([rule]).collections, total_steps=_STEPS)
+    with hook:
+        hook.watch(model, optimizer=optimizer)
+        for step in range(_STEPS):
+            state = torch.randint(8, (64,), generator=generator)
+            inputs = nn.functional.one_hot(state, 8).float()
+            values = model(inputs)
+            greedy = torch.rand(64, generator=generator) < follow * step / _STEPS
+            drawn = torch.randint(5, (64,), generator=generator)
+            action = torch.where(greedy, values.argmax(1), drawn)
+            paid = pay[state, action]
+            optimizer.zero_grad()
+            nn.functional.mse_loss(values.gather(1, action[:, None])[:, 0], paid).backward()
+            optimizer.step()
+            if step % 10 == 0:
+                hook.metric("reward", float(paid.mean()))
+    return [one for one in judge(open_run(folder), [rule]) if one.severity != "info"]
+
+
+@pytest.mark.parametrize("follow", [0.0, 1.0])
+def test_a_loss_that_falls_says_nothing_of_a_policy(follow: float, tmp_path: Path) -> None:
+    found = chosen(tmp_path / "run", follow=follow)
+    # Whether it should have risen, nobody knows.
+    assert [one.is_about_rule for one in found] == ([] if follow else [True])
+    assert all("reward was 0." in one.seen for one in found)
+
+
+@pytest.mark.parametrize("signal", [0.35, 1.0])
+def test_metrics_near_guessing_are_told(signal: float, tmp_path: Path) -> None:
+    """Noise that nobody can predict looks like a model that has learned nothing."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    x = torch.randn(600, 8)
+    y = signal * x[:, :1] + torch.randn(600, 1) * (1 if signal < 1 else 0.1) + 4
+    model, rule = nn.Linear(8, 1), Underfitting()
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
+    hook = Hook(tmp_path / "run", collections=capture_for([rule]).collections, total_steps=800)
+    with hook:
+        hook.watch(model, optimizer=optimizer)
+        for step in range(800):
+            optimizer.zero_grad()
+            # Nothing tells what the loss compares.
+            (model(x[:500]) - y[:500]).square().mean().backward()
+            optimizer.step()
+            if step >= 400 and step % 40 == 0:
+                with torch.no_grad():
+                    left = (model(x[500:]) - y[500:]).square().mean() / y[500:].var()
+                hook.metric("r2", float(1 - left))
+    found = [one for one in judge(open_run(tmp_path / "run"), [rule]) if one.severity != "info"]
+    assert all("R2 is" in one.seen for one in found)
+    assert [one.is_about_rule for one in found] == ([] if signal == 1 else [True])
