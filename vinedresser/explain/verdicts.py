@@ -18,7 +18,7 @@ from vinedresser.rules.causes.root_cause import (
     remedies,
     root_causes,
 )
-from vinedresser.rules.signals.outcomes.learning_outcome import MetricTrend, fallen
+from vinedresser.rules.signals.outcomes.learning_outcome import LEAST_SHARE, MetricTrend, fallen
 from vinedresser.rules.signals.outcomes.metric_scale import tells_learning
 from vinedresser.store.finding import Finding
 from vinedresser.store.liveness import read_record_or_none
@@ -406,8 +406,8 @@ def _unlearned(run: Run, steps: int) -> str:
     if learns or not seen or any(map(_improves, run.scalars("metrics").values())):
         return ""
     return (
-        f"no loss has certainly fallen in its {count(steps, 'step')} ({seen}), and rules that "
-        "judge what is learned wait for more"
+        f"no loss has certainly fallen by {LEAST_SHARE:.0%} in its {count(steps, 'step')} "
+        f"({seen}), and rules that judge what is learned wait for more"
     )
 
 

@@ -8,7 +8,6 @@ __all__ = [
     "AFTER_THE_FIRST_STEP",
     "FRAMEWORKS",
     "NETWORKS_ONLY",
-    "NO_GRAPH",
     "NO_NETWORK",
     "NO_TERMS",
     "NO_UPDATES",
@@ -22,7 +21,6 @@ FRAMEWORKS = ("torch", "Keras", "XGBoost", "scikit-learn")
 
 NO_NETWORK = "there are no layers, activations or gradients to look at"
 NO_TERMS = "the library's losses have a minimum"
-NO_GRAPH = "only the graph of PyTorch tells what is between two layers"
 NO_UPDATES = "how far a step moves the weights is not captured"
 _ONE_PROCESS = "weights of several ranks are not captured"
 AFTER_THE_FIRST_STEP = "the first loss and weights that can be seen are those after the first step"

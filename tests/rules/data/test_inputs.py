@@ -65,6 +65,28 @@ def test_inputs_with_a_diverging_loss_are_reported_immediately(tmp_path: Path) -
     assert "not finite" in finding.seen
 
 
+class Masking(nn.Module):
+    """Leaves out the rows of a certain value, as the layer of Keras does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the rows as they are, for a loss that diverges."""
+        return x
+
+
+def test_inputs_of_which_a_layer_masks_some_are_ignored(tmp_path: Path) -> None:
+    data = with_inputs(lambda x: x * 255)
+    data = replace(data, y=data.y[:, None].float() / 10)
+    found = found_in(
+        tmp_path,
+        [UnnormalisedInputs()],
+        data,
+        lambda: nn.Sequential(Masking(), nn.Linear(64, 1)),
+        loss=nn.MSELoss(),
+        optimizer=sgd(0.1),
+    )
+    assert found == []
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 def test_inputs_of_usual_size_are_ignored(scale: float, tmp_path: Path) -> None:

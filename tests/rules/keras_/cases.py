@@ -94,6 +94,18 @@ def lost() -> Data:
     return changed(data, np.zeros_like(data.x))
 
 
+def rings(shift: float = 0.0) -> Data:
+    """Return points of the plane, and whether they are in the inner of two rings.
+
+    Args:
+        shift: how far the inner ring is moved; by 3, a line separates the two.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1600, 2))
+    y = (np.linalg.norm(x, axis=1) < 1.18).astype("int64")
+    return split(x + shift * y[:, None], y, 1200)
+
+
 def rare(apart: float) -> Data:
     """Return rows of which 3 in 100 are of another class, as far from the others as this."""
     rng = np.random.default_rng(0)
@@ -313,6 +325,11 @@ FAULTY = {
         rules("loss_output_mismatch"),
         "loss_output_mismatch",
     ),
+    "layers without activations": Case(
+        Fitting(hidden=[dense(16, None)], last=dense(2, "softmax"), data=rings, rate=1e-2),
+        rules("missing_activation"),
+        "missing_activation",
+    ),
     "a sum over the batch": Case(
         Fitting(loss=_SUM, optimizer=_SGD, rate=0.5), rules("initial_loss"), "loss_scale"
     ),
@@ -405,6 +422,12 @@ SOUND = {
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         ),
         rules("loss_output_mismatch"),
+    ),
+    "layers without activations where a line is enough": Case(
+        Fitting(
+            hidden=[dense(16, None)], last=dense(2, "softmax"), data=lambda: rings(3.0), rate=1e-2
+        ),
+        rules("missing_activation"),
     ),
     "an overflow now and then": Case(
         Fitting(

@@ -32,7 +32,7 @@ from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.keras_.step_runner import Execution, StepRunner
 from vinedresser.capture.recording.session import Session
 from vinedresser.errors import ConfigError
-from vinedresser.frameworks.keras_.layers import dropout_rates
+from vinedresser.frameworks.keras_.layers import dropout_rates, linear_weights
 from vinedresser.frameworks.keras_.model_state import inner_optimizer
 from vinedresser.objects.files import replacing
 from vinedresser.store.collections.modules import ModuleInfo
@@ -261,6 +261,7 @@ def _training_setup(watched: WatchedModel, loss: Any) -> TrainingSetup:
         for variable in inner_optimizer(each)._trainable_variables
     }
     parameters = [variable for variable in variables if variable.kind != "buffers"]
+    linear = {id(weight) for weight in linear_weights(watched.model)}
     return TrainingSetup(
         losses,
         {id(optimizer): _described_optimizer(optimizer) for optimizer in optimizers},
@@ -271,6 +272,7 @@ def _training_setup(watched: WatchedModel, loss: Any) -> TrainingSetup:
             if optimizers and parameter.value.trainable and id(parameter.value) not in trained
         ],
         dropout_rates(watched.names.layers()),
+        linear=[parameter.name for parameter in parameters if id(parameter.value) in linear],
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +14,13 @@ from keras import ops
 
 from vinedresser.store.collections.modules import ACTIVATIONS
 
-__all__ = ["activation_name", "attention_scores", "differs_in_training", "dropout_rates"]
+__all__ = [
+    "activation_name",
+    "attention_scores",
+    "differs_in_training",
+    "dropout_rates",
+    "linear_weights",
+]
 
 # Name in keras.activations by class of activation layers.
 _LAYERS = MappingProxyType(
@@ -27,6 +35,26 @@ _LAYERS = MappingProxyType(
 # Layers with inner activations that do not apply to their output.
 _INNER_ACTIVATIONS = (keras.layers.RNN, keras.layers.LSTMCell, keras.layers.GRUCell)
 _DROPPING = (keras.layers.Dropout, keras.layers.AlphaDropout, keras.layers.GaussianDropout)
+# Layers that multiply by a weight, and others that are linear in their inputs.
+_WEIGHING = frozenset(
+    {keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D}
+)
+_LINEAR = frozenset(
+    {
+        keras.layers.Activation,
+        keras.layers.AveragePooling1D,
+        keras.layers.AveragePooling2D,
+        keras.layers.AveragePooling3D,
+        keras.layers.BatchNormalization,
+        keras.layers.Dropout,
+        keras.layers.Flatten,
+        keras.layers.GlobalAveragePooling1D,
+        keras.layers.GlobalAveragePooling2D,
+        keras.layers.GlobalAveragePooling3D,
+        keras.layers.Permute,
+        keras.layers.Reshape,
+    }
+)
 
 
 def activation_name(layer: Any) -> str:
@@ -72,6 +100,39 @@ def dropout_rates(layers: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """Return the dropout rate of each layer with dropout."""
     rates = {path: _dropout(layer) for path, layer in layers}
     return {path: rate for path, rate in rates.items() if rate > 0}
+
+
+def linear_weights(model: Any) -> list[Any]:
+    """Return the weights by which a linear model multiplies its inputs one after another.
+
+    What comes after the last weight may be an activation.
+
+    Args:
+        model: any model; only of a `keras.Sequential` with built layers the order is known.
+
+    Returns:
+        Kernels; [] if there are fewer than two, if any activation is between them, or anything
+        that may be one, or if fewer weights would do less: of a matrix of low rank.
+    """
+    if not isinstance(model, keras.Sequential):
+        return []
+    weights: list[Any] = []
+    bent = False
+    for layer in model.layers:
+        if type(layer) in _WEIGHING and layer.built:
+            if bent:
+                return []
+            weights.append(layer.kernel)
+        elif type(layer) not in _LINEAR:
+            bent = True
+        bent |= getattr(layer, "activation", None) not in (None, keras.activations.linear)
+    return [] if all(_is_low_rank(*pair) for pair in pairwise(weights)) else weights
+
+
+def _is_low_rank(first: Any, second: Any) -> bool:
+    """Return whether there are fewer units between two kernels than inputs and outputs."""
+    *inputs, units = first.shape
+    return bool(units < min(math.prod(inputs), second.shape[-1]))
 
 
 def differs_in_training(layers: Iterable[tuple[str, Any]]) -> bool:

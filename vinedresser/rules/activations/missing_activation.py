@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vinedresser.rules.advice import listed
-from vinedresser.rules.applicability import NO_GRAPH, Reasons
+from vinedresser.rules.applicability import NETWORKS_ONLY
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.outcomes.verdict import Verdict
@@ -19,13 +19,13 @@ _SURE = 2.0
 class MissingActivation(SymptomRule):
     """No activation is between the layers of a model, which is therefore linear.
 
-    The composition of linear layers is a linear layer: the graph of the first backward pass tells
-    whether anything else than weights, sums, means, batch norm and dropout is between them
-    (`RunRecord.linear`, PyTorch). Fires in a training that learns less than it should, and warns at
-    the end of one whose outcome is unknown, but whose predictions are behind those of ridge
-    regression or five nearest neighbours. Matrices of low rank, such as adapters and linear
-    autoencoders, do not count, nor does a single layer. Source: Goodfellow et al., "Deep Learning",
-    6.1.
+    The composition of linear layers is a linear layer: the graph of the first backward pass
+    (PyTorch), or the layers of a `keras.Sequential`, tell whether anything else than weights, sums,
+    means, batch norm and dropout is between them (`RunRecord.linear`). Fires in a training that
+    learns less than it should, and warns at the end of one whose outcome is unknown, but whose
+    predictions are behind those of ridge regression or five nearest neighbours. Matrices of low
+    rank, such as adapters and linear autoencoders, do not count, nor does a single layer. Source:
+    Goodfellow et al., "Deep Learning", 6.1.
 
     Args:
         patience: number of consecutive checks, at steps with a loss.
@@ -36,7 +36,7 @@ class MissingActivation(SymptomRule):
     # A linear model that has found its best weights moves no more.
     consequences = ("outcome", "no_signal", "corrupt_labels", "learning_rate_too_low")
     position = 150
-    inapplicable = Reasons(keras=NO_GRAPH, xgboost=NO_GRAPH, sklearn=NO_GRAPH)
+    inapplicable = NETWORKS_ONLY
 
     def __init__(self, patience: int = 5) -> None:
         super().__init__(patience)
@@ -60,7 +60,7 @@ class MissingActivation(SymptomRule):
             seen=f"the model multiplies its inputs by {len(self._linear)} weights one after "
             f"another, and no activation is between them: {listed(self._linear)}",
             cause="without activations, all these layers can do no more than a single linear layer",
-            remedy="add an activation, such as nn.ReLU(), after each layer but the last",
+            remedy="add an activation, such as relu, after each layer but the last",
             evidence={"linear": self._linear},
         )
 

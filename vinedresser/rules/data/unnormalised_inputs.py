@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,8 +72,8 @@ class UnnormalisedInputs(ScaleRule):
     ``size`` that reaches the first layer as it is: the gradient of its weights is about as many
     times as large as that of its bias; of ten times ``size`` in front of a recurrent layer, if the
     training does not go well after 150 steps and 40 % of the run. Models with normalising layers
-    are exempt from the former, and those whose first layer normalises the inputs from the whole
-    rule. Integers, such as token
+    are exempt from the former, and those whose first layer normalises the inputs, or that mask
+    some of them (Keras's Masking), from the whole rule. Integers, such as token
     indices, are ignored, and so are single numbers without rows, and inputs that were absent or of
     a usual size at first, or have grown at each check and doubled: these are not the data, but the
     state of a recurrent network that the loop passes on, for instance. Initialisations preserve the
@@ -107,7 +109,7 @@ class UnnormalisedInputs(ScaleRule):
     def begin(self, info: RunRecord) -> None:
         """Read whether the model normalises its signals."""
         super().begin(info)
-        self._done |= normalises_first(info.modules)
+        self._done |= normalises_first(info.modules) or _masks(info.modules)
         self._normalises = normalises(info.modules)
         self._recurrent = is_recurrent_first(info.modules)
 
@@ -162,6 +164,11 @@ class UnnormalisedInputs(ScaleRule):
             "standard deviation; divide pixels from 0 to 255 by 255",
             evidence={"rms": size, "mean": mean, "std": std},
         )
+
+
+def _masks(modules: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a layer leaves inputs out that have a certain value, such as -100."""
+    return any(words[0] == "Masking" for words in modules.values())
 
 
 def _model(name: str) -> str:

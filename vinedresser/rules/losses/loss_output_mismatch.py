@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,10 @@ _ORDERED = frozenset({"Sequential", "Functional"})
 _BROADCAST = frozenset({"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"})
 # Their functions. What a function or an expression compared is recorded in its original shapes.
 _BROADCAST_FUNCTIONS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+# Modules that may stand between the last weights and the outputs.
+_WITHOUT_WEIGHTS = frozenset(
+    {"Activation", "Flatten", "LogSoftmax", "ReLU", "Reshape", "Sigmoid", "Softmax", "Tanh"}
+)
 _SURE, _LIKELY = 0.99, 0.8
 # Steps by which outputs that do not fit their loss are seen.
 _SEEN = 100
@@ -50,15 +55,16 @@ class LossOutputMismatch(OnceRule):
 
     The rule compares the loss (its type, or its first values if it is a plain function), the
     outputs and labels it receives, and the model's last activation. Always wrong, and reported
-    after ``patience`` checks: softmax, sigmoid, tanh or relu before a loss that takes logits;
-    softmax over one unit, or a cross-entropy between classes of one; raw outputs where
-    probabilities or log-probabilities are expected; fewer outputs than classes; labels other than
-    0 and 1 in a binary cross-entropy, 0 and 1 in a loss that takes -1 and 1, and negative ones in a
-    loss of counts (`LabelSigns`); [N, 1] broadcast against [N]; an activation that keeps a tenth of
-    the targets' variance out of reach; gradient ascent. Reported only if the outcome is poor
-    (`Outcome`): what looks like a relu before a loss that takes logits, rows of probabilities that
-    do not sum to one, a squared or absolute error of a softmax. A squared or absolute error of
-    class numbers (`ClassNumbers`) is a warning.
+    after ``patience`` checks, or at the end of a training that has fewer: softmax, sigmoid, tanh or
+    relu before a loss that takes logits; softmax over one unit, or a cross-entropy between classes
+    of one; raw outputs, or a sigmoid of several classes, where probabilities or log-probabilities
+    are expected; fewer outputs than classes; labels other than 0 and 1 in a binary cross-entropy, 0
+    and 1 in a loss that takes -1 and 1, and negative ones in a loss of counts (`LabelSigns`);
+    [N, 1] broadcast against [N]; an activation that keeps a tenth of the targets' variance out of
+    reach; a relu before an error of the labels 0 and 1; dropout behind the last weights; gradient
+    ascent. Reported only if the outcome is poor (`Outcome`): what looks like a relu before a loss
+    that takes logits, rows of probabilities that do not sum to one, a squared or absolute error of
+    a softmax. A squared or absolute error of class numbers (`ClassNumbers`) is a warning.
 
     With the default severity, the finding is "stop" if nothing can be learned or the outcome is
     poor, and "warning" otherwise: such networks learn, but less than they could.
@@ -113,12 +119,14 @@ class LossOutputMismatch(OnceRule):
         self._numbers = ClassNumbers(order)
         self._signs = LabelSigns()
         self._activation = ""
+        self._dropout = ""
         # By loss: activation whose result it is given.
         self._given: dict[str, str] = {}
         self._broadcasting: frozenset[str] = frozenset()
         self._divergences: frozenset[str] = frozenset()
         self._first: dict[str, float] = {}
         self._seen: dict[str, _Sighting] = {}
+        self._looks: Counter[str] = Counter()
         # Whether all rows have been ones from the first step on.
         self._ones: bool | None = None
 
@@ -130,6 +138,8 @@ class LossOutputMismatch(OnceRule):
             # Keras lists the parts of layers, such as cells, behind all layers.
             layers = [words for path, words in info.modules.items() if "." not in path]
             self._activation = (layers if info.framework == "keras" else modules)[-1][1]
+        if len(roots) == 1 and roots[0][0] == "Sequential":
+            self._dropout = _last_dropout(info)
         self._broadcasting = frozenset(
             loss
             for loss, setup in info.losses.items()
@@ -161,11 +171,18 @@ class LossOutputMismatch(OnceRule):
         return self._of_label_signs(step) if step.mode == "train" else None
 
     def at_end(self) -> Finding | None:
-        """Return the last mismatch of a training with a poor outcome."""
-        if self.outcome.final().kind != "poor":
-            return None
-        lasting = [one for one in self._seen.values() if one.checks >= self.patience]
-        return self._finding(lasting[0], self.outcome.final().reason) if lasting else None
+        """Return the last mismatch of a training with a poor outcome, or with too few steps.
+
+        What is wrong whatever the outcome and was seen in every check of a training that had fewer
+        than `patience` of them counts, too.
+        """
+        final = self.outcome.final()
+        poor = final.reason if final.kind == "poor" else ""
+        for one in self._seen.values():
+            always = one.mismatch.sure and one.checks == self._looks[one.loss]
+            if always or (poor and one.checks >= self.patience):
+                return self._finding(one, poor, few=one.checks < self.patience)
+        return None
 
     def _of_label_signs(self, step: Step) -> Finding | None:
         """Return the finding for labels of losses, also of those of pairs without predictions."""
@@ -210,6 +227,7 @@ class LossOutputMismatch(OnceRule):
             compared.loss in self._broadcasting,
             value,
             self.signs.negated or self._ascends(identity, loss, value),
+            self._dropout,
         )
         return next((found for check in CHECKS if (found := check(given))), None)
 
@@ -226,6 +244,7 @@ class LossOutputMismatch(OnceRule):
         return before.mismatch
 
     def _note(self, step: Step, loss: str, mismatch: Mismatch | None) -> None:
+        self._looks[loss] += 1
         if mismatch is None:
             self._seen.pop(loss, None)
             return
@@ -244,12 +263,13 @@ class LossOutputMismatch(OnceRule):
             return self._finding(seen, verdict.reason if verdict.kind == "poor" else "")
         return None
 
-    def _finding(self, sighting: _Sighting, poor: str) -> Finding:
+    def _finding(self, sighting: _Sighting, poor: str, *, few: bool = False) -> Finding:
         """Return the finding.
 
         Args:
             sighting: mismatch to report.
             poor: reason for a poor outcome; "" if it is not poor or unknown.
+            few: it was seen in fewer checks than usual.
         """
         mismatch = sighting.mismatch
         harmless = not poor and not mismatch.hopeless
@@ -260,7 +280,7 @@ class LossOutputMismatch(OnceRule):
             statistic=mismatch.statistic,
             value=mismatch.value,
             threshold=mismatch.threshold,
-            confidence=_SURE if mismatch.sure else _LIKELY,
+            confidence=_SURE if mismatch.sure and not few else _LIKELY,
             seen=f"{mismatch.seen}; {poor}" if poor else mismatch.seen,
             cause=mismatch.cause,
             remedy=mismatch.remedy,
@@ -271,6 +291,17 @@ class LossOutputMismatch(OnceRule):
                 HOPELESS: mismatch.hopeless,
             },
         )
+
+
+def _last_dropout(info: RunRecord) -> str:
+    """Return the path of the dropout behind the last weights of a sequential model; "" if none."""
+    own = [(path, words[0]) for path, words in info.modules.items() if "." not in path]
+    for path, kind in reversed(own):
+        if path in info.dropout:
+            return path
+        if kind not in _WITHOUT_WEIGHTS:
+            return ""
+    return ""
 
 
 def _contradicted(identity: LossIdentity, compared: Compared, value: float) -> bool:

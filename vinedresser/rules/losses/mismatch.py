@@ -96,6 +96,7 @@ class Given(NamedTuple):
         broadcasts: whether the loss broadcasts its arguments against each other.
         value: value of the loss.
         negated: whether the optimizer minimises the negative of the loss function.
+        dropout: path of the dropout behind the last weights of the model; "" if there is none.
     """
 
     identity: LossIdentity
@@ -105,6 +106,7 @@ class Given(NamedTuple):
     broadcasts: bool
     value: float
     negated: bool
+    dropout: str
 
     @property
     def over_batch(self) -> bool:

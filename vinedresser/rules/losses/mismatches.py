@@ -19,6 +19,7 @@ from vinedresser.rules.losses.mismatch import (
 )
 from vinedresser.rules.losses.shares import error_of_shares, shares_of_several
 from vinedresser.rules.signals.losses.compared import Compared
+from vinedresser.rules.signals.losses.loss_formulas import one_hot_rows
 
 # Relative difference between float32 results of different summation orders.
 _SAME = 1e-4
@@ -41,6 +42,10 @@ _COLLAPSED = 1e-3
 # Minimum number of classes, and largest share among all rows, to recognise a softmax by a second
 # one; and the rounding of float32.
 _SEVERAL, _LIVELY_SHARE, _ROUNDED = 4, 0.5, 1e-4
+# Minimum number of rows labelled 1.
+_FEWEST_ONES = 4
+# Share of the outputs that a dropout has made equal.
+_DROPPED = 0.05
 # Share of the rows of fewer classes that a softmax holds at the border, and width of the border.
 _HELD, _BORDER = 0.25, 0.02
 
@@ -212,8 +217,8 @@ def _no_probabilities(given: Given) -> Mismatch | None:
     binary = identity.loss == "binary_cross_entropy"
     wanted = "sigmoid" if binary or form.width == 1 else "softmax"
     outside = form.lowest < -1e-6 or (binary and not form.between)
-    # Zeros tell that the loss is given the result of this relu, not that of another layer.
-    relu = given.activation == "relu" and form.zeros >= _PINNED and not form.shares
+    # A zero tells that the loss is given the result of this relu, not that of another layer.
+    relu = given.activation == "relu" and form.zeros > 0 and not form.shares
     if not (outside or relu) and (binary or form.shares or form.width == 1):
         return None
     if given.activation == "sigmoid" and form.between and identity.by_name:
@@ -241,18 +246,20 @@ def _no_probabilities(given: Given) -> Mismatch | None:
 def _sigmoid_of_classes(form: OutputForm) -> Mismatch:
     """Return the mismatch of a sigmoid before a cross-entropy between classes.
 
-    Keras 3 takes the logits before it, so that the classes may be right all the same.
+    Keras computes the loss of a softmax of its inputs (TensorFlow) or of its outputs divided by
+    their sum, so that the classes may be right all the same.
     """
     return Mismatch(
         "sigmoid_of_classes",
-        sure=False,
+        sure=True,
         statistic="max",
         value=form.highest,
         threshold=1.0,
         seen=f"a cross-entropy between classes receives values from {form.lowest:.3g} to "
         f"{form.highest:.3g}, with rows that do not sum to 1",
         cause="the model ends in sigmoid instead of softmax: each class has a probability of its "
-        "own, although a row has one class",
+        "own, although a row has one class, so the loss is that of other probabilities than the "
+        "model predicts",
         remedy="use softmax instead of sigmoid; for rows of several classes, a binary "
         "cross-entropy",
     )
@@ -374,6 +381,62 @@ def _inside(form: OutputForm, limits: tuple[float, float]) -> bool:
     return limits[0] - 1e-6 <= form.lowest and form.highest <= limits[1] + 1e-6
 
 
+def _relu_of_classes(given: Given) -> Mismatch | None:
+    """Return the mismatch of a relu that is to predict the labels 0 and 1 by an error."""
+    outputs, labels = given.compared.predictions, np.asarray(given.compared.labels, np.float64)
+    if given.identity.loss not in REGRESSION or given.activation != "relu":
+        return None
+    if outputs.size != labels.size or given.form.lowest < 0 or set(np.unique(labels)) != {0, 1}:
+        return None
+    if given.form.width > 1 and not one_hot_rows(labels):
+        return None
+    of_ones = outputs.ravel()[labels.ravel() == 1]
+    share = float((of_ones == 0).mean())
+    if of_ones.size < _FEWEST_ONES or share < _PINNED:
+        return None
+    several = given.form.width > 1
+    return Mismatch(
+        "relu_of_classes",
+        sure=True,
+        statistic="zeros",
+        value=share,
+        threshold=_PINNED,
+        seen=f"labels are 0 and 1, and the output is exactly 0 for {share:.0%} of those that are 1",
+        cause="the model ends in relu, which has no gradient at 0, so that nothing is learned from "
+        "these labels",
+        remedy="use softmax and a categorical cross-entropy"
+        if several
+        else "use sigmoid and a binary cross-entropy for the single output",
+    )
+
+
+def _dropped_outputs(given: Given) -> Mismatch | None:
+    """Return the mismatch of a dropout behind the last weights, if outputs are equal by it.
+
+    A dropped score is 0, a sigmoid of it 1/2, and the softmax of several in a row is the same.
+    """
+    if not given.dropout:
+        return None
+    rows = given.compared.predictions.reshape(-1, given.form.width)
+    most = np.unique(rows, return_counts=True)[1].max() / rows.size
+    in_rows = 1 - np.mean([np.unique(row).size for row in rows]) / given.form.width
+    share = float(max(most, in_rows))
+    if share < _DROPPED:
+        return None
+    return Mismatch(
+        "dropped_outputs",
+        sure=True,
+        statistic="equal",
+        value=share,
+        threshold=_DROPPED,
+        seen=f"{share:.0%} of the outputs of a batch are equal, since the dropout {given.dropout} "
+        "comes after the last weights",
+        cause="dropout on the outputs replaces predictions by 0 at random, which no training can "
+        "make right",
+        remedy=f"move the dropout {given.dropout} before the last layer, or remove it",
+    )
+
+
 def _negated(given: Given) -> Mismatch | None:
     """Return the mismatch of a loss function whose negative is minimised."""
     if not given.negated:
@@ -399,12 +462,14 @@ CHECKS: tuple[Callable[[Given], Mismatch | None], ...] = (
     broadcast,
     labels_out_of_range,
     _over_batch,
+    _dropped_outputs,
     _logarithms_of_shares,
     _no_logarithms,
     _double_activation,
     _no_probabilities,
     shares_of_several,
     _targets_out_of_reach,
+    _relu_of_classes,
     error_of_shares,
     _wrong_formula,
 )

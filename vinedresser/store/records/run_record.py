@@ -98,7 +98,7 @@ class RunRecord(Record):
             (PyTorch); those of `modules` are in the order of their definition.
         linear: full names of the weights of a linear model, by which it multiplies its inputs one
             after another without an activation between them, though fewer would do as well
-            (PyTorch); [] for any other model.
+            (PyTorch, `keras.Sequential`); [] for any other model.
         expectations: what the user expects of the training, a line each
             (`vinedresser.queries.expectation`).
         references: names of the good runs that it is compared with.

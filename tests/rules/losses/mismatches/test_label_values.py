@@ -116,6 +116,7 @@ def test_labels_that_are_no_shares_of_classes(labels: Labels, kind: str | None) 
             broadcasts=False,
             value=2.3,
             negated=False,
+            dropout="",
         )
     )
     assert (found and found.kind) == kind

@@ -361,8 +361,8 @@ def test_a_negated_loss_that_is_known_after_the_first_step(*, known: bool, tmp_p
     ("loss", "last", "falls", "kinds"),
     [
         ("categorical_crossentropy", "sigmoid", 0.0, ["sigmoid_of_classes"]),
-        # Keras takes the logits before the sigmoid, and the training learns.
-        ("categorical_crossentropy", "sigmoid", 1.0, []),
+        # Keras trains other probabilities than it predicts, also where the classes are right.
+        ("categorical_crossentropy", "sigmoid", 1.0, ["sigmoid_of_classes"]),
         ("categorical_crossentropy", "", 1.0, []),
         ("binary_crossentropy", "sigmoid", 0.0, []),
     ],
@@ -393,6 +393,108 @@ def test_a_sigmoid_belongs_to_a_binary_cross_entropy(
     assert [finding.evidence["kind"] for finding in findings] == kinds
 
 
+@pytest.mark.parametrize(
+    ("last", "loss", "kind"),
+    [
+        ([nn.Dropout(0.5)], nn.CrossEntropyLoss(), "dropped_outputs"),
+        ([nn.Dropout(0.2), nn.LogSoftmax(1)], nn.NLLLoss(), "dropped_outputs"),
+        ([nn.Dropout(0.0)], nn.CrossEntropyLoss(), None),
+        ([nn.LogSoftmax(1)], nn.NLLLoss(), None),
+    ],
+)
+def test_a_dropout_behind_the_last_weights(
+    last: list[nn.Module], loss: nn.Module, kind: str | None, tmp_path: Path
+) -> None:
+    layers = [nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 10), *last]
+    finding = found(digits_case(nn.Sequential(*layers), loss, steps=40), tmp_path)
+    assert (finding and finding.evidence["kind"]) == kind
+    if finding is not None:
+        assert "dropout 4 comes after the last weights" in finding.seen
+        assert "move the dropout 4" in finding.remedy
+
+
+def test_a_head_elsewhere_makes_a_dropout_that_of_its_inputs(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data, loss = digits(), nn.CrossEntropyLoss()
+    body, head = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5)), nn.Linear(32, 10)
+    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=3e-3)
+    with Hook(
+        tmp_path / "run", collections=capture_for([LossOutputMismatch()]).collections
+    ) as hook:
+        hook.watch(body, loss=loss, optimizer=optimizer)
+        for step in range(40):
+            chosen = slice(32 * step, 32 * step + 32)
+            optimizer.zero_grad()
+            loss(head(body(data.x[chosen])), data.y[chosen]).backward()
+            optimizer.step()
+    assert judge(open_run(tmp_path / "run"), [LossOutputMismatch()]) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "several", "kind"),
+    [
+        (nn.ReLU(), False, "relu_of_classes"),
+        (nn.ReLU(), True, "relu_of_classes"),
+        (nn.Sigmoid(), False, None),
+        (nn.Identity(), False, None),
+    ],
+)
+def test_a_relu_that_predicts_the_labels_0_and_1(
+    last: nn.Module, *, several: bool, kind: str | None, tmp_path: Path
+) -> None:
+    case = digits_case(network(10 if several else 1, last), nn.MSELoss(), steps=60, batch=64)
+    ones = torch.nn.functional.one_hot(case.y, 10).float()
+    case.y = ones if several else ones[:, :1]
+    finding = found(case, tmp_path)
+    assert (finding and finding.evidence["kind"]) == kind
+    if finding is not None:
+        assert finding.remedy.startswith("use softmax" if several else "use sigmoid")
+
+
+def test_a_relu_of_counts_is_left_alone(tmp_path: Path) -> None:
+    case = digits_case(network(1, nn.ReLU()), nn.MSELoss(), steps=60)
+    # Bright pixels in the first row of a digit, of which there is none in some.
+    case.y = (case.x[:, :8] > 0.5).sum(1, keepdim=True).float()
+    assert found(case, tmp_path) is None
+
+
+@pytest.mark.parametrize(("last", "kind"), [(nn.Tanh(), "out_of_reach"), (None, None)])
+@pytest.mark.parametrize("steps", [1, 4, 9])
+def test_what_is_certain_is_said_at_the_end_of_few_steps(
+    last: nn.Module | None, kind: str | None, steps: int, tmp_path: Path
+) -> None:
+    case = regression_case(network(1, last, inner=10), steps=steps)
+    case.y = 10 * case.y
+    finding = found(case, tmp_path)
+    assert (finding and finding.evidence["kind"]) == kind
+    if finding is not None:
+        assert finding.severity == "warning"
+        # Less than that of a mismatch seen in three checks.
+        assert finding.confidence < 0.8
+
+
+def test_what_was_seen_in_one_check_of_several_is_not_said_at_the_end(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    run = make_run(
+        tmp_path / "run",
+        [
+            step_record(
+                step,
+                scalars={"losses/loss": 0.5},
+                tensors={
+                    "labels/batch": generator.uniform(0.1, 0.9, (32, 1)) + 5 * (step == 5),
+                    "predictions/batch": generator.uniform(0.1, 0.9, (32, 1)),
+                },
+            )
+            for step in range(8)
+        ],
+        framework="keras",
+        modules={"Sequential": ["Sequential", "", "model"], "dense": ["Dense", "sigmoid"]},
+        losses={"loss": {"type": "mean_squared_error", "settings": {}}},
+    )
+    assert judge(run, [LossOutputMismatch()]) == []
+
+
 def test_patience_0_raises() -> None:
     with pytest.raises(ConfigError, match="patience = 0"):
         LossOutputMismatch(patience=0)
@@ -406,7 +508,7 @@ def test_patience_0_raises() -> None:
         ("softmax", None),
         (None, "no_probabilities"),
         ("relu", "no_probabilities"),
-        ("sigmoid", None),
+        ("sigmoid", "sigmoid_of_classes"),
     ],
 )
 def test_in_keras(last: str | None, kind: str | None, tmp_path: Path) -> None:

@@ -22,8 +22,17 @@ from vinedresser.rules.signals.outcomes.metric_scale import (
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["Guessed", "LearningOutcome", "MetricTrend", "fallen", "several_trained"]
+__all__ = [
+    "LEAST_SHARE",
+    "Guessed",
+    "LearningOutcome",
+    "MetricTrend",
+    "fallen",
+    "several_trained",
+]
 
+# Share of its start by which a loss must fall to show that anything is learned.
+LEAST_SHARE = 0.03
 # Share of a run in whose rest a metric has to have a value to tell how the run ended.
 _LATE = 0.5
 # Gain below which a bounded metric shows that the opposite is learned, minimum number of its
@@ -370,7 +379,9 @@ class LearningOutcome(Signal):
 
 
 def fallen(losses: Mapping[str, Iterable[tuple[int, float]]]) -> tuple[bool, str]:
-    """Return whether a loss of a short run has certainly fallen, and where they began and are.
+    """Return whether a loss of a short run has certainly fallen by `LEAST_SHARE` of its start.
+
+    Also return where they began and are.
 
     Rules that judge what is learned wait for more steps: until then, nothing else tells it.
 
@@ -393,7 +404,8 @@ def fallen(losses: Mapping[str, Iterable[tuple[int, float]]]) -> tuple[bool, str
         level = trend.last if now is None else now.level
         short = name.partition("/")[2]
         # The former is sure after fewer steps, the latter in spite of more noise.
-        if level < start and (progress.learned(0.0) or trend.improving()):
+        sure = progress.learned(0.0) or trend.improving()
+        if sure and level < start - LEAST_SHARE * abs(start):
             return True, f"{short} fell from {start:.4g} to {level:.4g}"
         seen.append(f"{short} was {start:.4g} and is {level:.4g}")
     return False, ", ".join(seen)

@@ -20,7 +20,11 @@ from vinedresser.rules.signals.outcomes.chance import (
 from vinedresser.rules.signals.outcomes.fit import Fit, FitSeries, Gain
 from vinedresser.rules.signals.outcomes.gain_windows import projected, stand_below, windows_of
 from vinedresser.rules.signals.outcomes.guessing import Guessing
-from vinedresser.rules.signals.outcomes.learning_outcome import Guessed, LearningOutcome
+from vinedresser.rules.signals.outcomes.learning_outcome import (
+    LEAST_SHARE,
+    Guessed,
+    LearningOutcome,
+)
 from vinedresser.rules.signals.outcomes.mixed_baseline import MixedBaseline
 from vinedresser.rules.signals.outcomes.verdict import Verdict, gain_in_words
 from vinedresser.store.reading.step import Step
@@ -39,10 +43,9 @@ _LEAST_MIXED = 0.2
 # Good gain and good fall of the loss without a baseline.
 _GOOD_GAIN = 0.25
 _GOOD_FALL = 0.3
-# Without a baseline, a model that removes less of the error of guessing and of its loss has learned
-# nothing.
+# Without a baseline, a model that removes less of the error of guessing and `LEAST_SHARE` of its
+# loss has learned nothing.
 _LEAST_GAIN = 0.1
-_LEAST_SHARE = 0.03
 # A loss of tokens that has fallen by more in the last steps is still coming down to guessing.
 _LEAST_FALL = 0.05
 # With more classes, labels are not those of a critic or a discriminator, which are its own.
@@ -385,7 +388,7 @@ class Outcome(Signal):
         guessed, now = self.guessing.loss(loss), self._latest(loss)
         if guessed is None or now is None:
             return False
-        return now.level - _SURE * now.error > (1 - _LEAST_SHARE) * guessed
+        return now.level - _SURE * now.error > (1 - LEAST_SHARE) * guessed
 
     def _falls_to_guessing(self, loss: str) -> bool:
         """Return whether a loss has come down to that of guessing only now, or not even yet."""
