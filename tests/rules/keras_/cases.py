@@ -137,6 +137,17 @@ def sentences(padding: float) -> Data:
     return Data(x[:1100], y[:1100], x[1100:], y[1100:])
 
 
+def typed(divisor: float) -> Data:
+    """Return sentences whose words are floating-point numbers, divided by a number."""
+    data = sentences(0.3)
+    return Data(
+        (data.x / divisor).astype("float32"),
+        data.y,
+        (data.x_eval / divisor).astype("float32"),
+        data.y_eval,
+    )
+
+
 def overflowing(every: int) -> Data:
     """Return digits; one of so many batches of 64 has a pixel that float16 cannot hold."""
     data = digits()
@@ -363,6 +374,11 @@ FAULTY = {
         Fitting(hidden=embedded(), last=dense(2, "softmax"), data=lambda: sentences(0.9)),
         rules("token_ratio"),
     ),
+    "indices that are scaled": Case(
+        Fitting(hidden=embedded(), last=dense(2, "softmax"), data=lambda: typed(50.0), epochs=2),
+        rules("corrupt_inputs"),
+        "corrupt_inputs",
+    ),
     "batches that overflow float16": Case(
         Fitting(
             hidden=half(),
@@ -438,6 +454,10 @@ SOUND = {
             fit=_IN_ORDER,
         ),
         rules("mixed_precision"),
+    ),
+    "indices that are whole floating-point numbers": Case(
+        Fitting(hidden=embedded(), last=dense(2, "softmax"), data=lambda: typed(1.0)),
+        rules("corrupt_inputs"),
     ),
     "some padding": Case(
         Fitting(hidden=embedded(), last=dense(2, "softmax"), data=lambda: sentences(0.3)),

@@ -42,6 +42,8 @@ _SPARSE = 0.25
 # Gain on training rows known by heart, and on others of which nothing is known.
 _BY_HEART, _NOTHING = 0.8, 0.3
 _SURE = 2.0
+# Share of the inputs of an embedding that have decimals.
+_DECIMALS = 0.5
 
 
 class CorruptInputs(OnceRule):
@@ -71,7 +73,8 @@ class CorruptInputs(OnceRule):
     row of several evaluations has the size of any training row (`RowSizes`), unless the predictions
     for them are known to be good: they are prepared in another way.
 
-    If the targets are the inputs, rows that are all equal are reported whatever the outcome.
+    If the targets are the inputs, rows that are all equal are reported whatever the outcome, and so
+    are inputs with decimals of a model of Keras that begins with an Embedding, which cuts them off.
 
     Args:
         constant: share of features that never change.
@@ -105,6 +108,8 @@ class CorruptInputs(OnceRule):
         self._sizes = RowSizes()
         # Whether several models are trained; whether all targets are the inputs.
         self._several = False
+        # Whether the first layer of a Keras model is an embedding.
+        self._embeds = False
         self._rebuilds = True
         self._positions = RowPositions()
         self._outputs = OutputPositions()
@@ -116,6 +121,11 @@ class CorruptInputs(OnceRule):
         self._alike = True
         self._number = OnlyNumber()
         self._last: tuple[Step, str] | None = None
+
+    def begin(self, info: RunRecord) -> None:
+        """Read whether the inputs are those of an embedding of Keras."""
+        layers = [words for words in info.modules.values() if "model" not in words[2:]]
+        self._embeds = info.framework == "keras" and bool(layers) and layers[0][0] == "Embedding"
 
     def on_record(self, info: RunRecord) -> None:
         """Read the number of models."""
@@ -136,7 +146,7 @@ class CorruptInputs(OnceRule):
         self._take(values)
         self._number.add(self.batches.inputs)
         self._outputs.add(values, self.batches.paired)
-        if found := self._equal_rows() or self._of_outputs():
+        if found := self._of_decimals() or self._equal_rows() or self._of_outputs():
             return found
         if step.step < max(_PATIENCE, _SHARE * (self.expected_steps or 0)):
             return None
@@ -208,6 +218,18 @@ class CorruptInputs(OnceRule):
             return None
         reason = self.outcome.verdict().reason
         arguments = wrong.reported(reason, looks=self._batch_count, rows=self._rows)
+        return self.found(step, since=0, **arguments)
+
+    def _of_decimals(self) -> Finding | None:
+        """Return the finding of numbers that an embedding takes for indices."""
+        if not self._embeds or len(self.batches.inputs) != 1 or self._last is None:
+            return None
+        step, name = self._last
+        values = np.asarray(self.batches.inputs[name], np.float64)
+        share = float((values != np.trunc(values)).mean())
+        if share <= _DECIMALS:
+            return None
+        arguments = _cut_off(name, values, share).reported("")
         return self.found(step, since=0, **arguments)
 
     def _equal_rows(self) -> Finding | None:
@@ -332,6 +354,22 @@ class CorruptInputs(OnceRule):
             "use transpose or permute instead of view or reshape; check that the output for a row "
             "does not depend on the other rows of its batch",
         )
+
+
+def _cut_off(name: str, values: NDArray[np.float64], share: float) -> Symptom:
+    before, after = np.unique(values).size, np.unique(np.trunc(values)).size
+    return Symptom(
+        name,
+        "share",
+        share,
+        _DECIMALS,
+        0.95,
+        f"{share:.0%} of the inputs of an Embedding have decimals, which it cuts off: of {before} "
+        f"different numbers {after} are left",
+        "the inputs are quantities, or were scaled, but an Embedding takes them for indices",
+        "use a dense layer instead of the Embedding for quantities; do not scale or normalise "
+        "indices",
+    )
 
 
 def _by_position(name: str, part: float, order: float) -> Symptom:

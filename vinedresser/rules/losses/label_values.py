@@ -43,6 +43,9 @@ _OF_ZERO = {
 # Losses of counts, by the names of classes and functions of PyTorch and Keras.
 _OF_COUNTS = ("PoissonNLLLoss", "poisson_nll_loss", "Poisson", "poisson")
 
+# Losses that divide by the labels, of Keras.
+_OF_RATIOS = ("MeanAbsolutePercentageError", "mean_absolute_percentage_error")
+
 _QUANTITIES = "a last layer without an activation and MSELoss (mean_squared_error)"
 _WHOLE = "do not scale the labels: use whole class numbers from 0"
 
@@ -53,7 +56,7 @@ class LabelSigns:
     Labels 0 and 1 where PyTorch's losses take -1 and 1: their formulas have a case for 1 and one
     for -1; a label of 0 has no gradient, or that of both. Labels of -1 beside 0 and 1 show that
     zeros are left out on purpose, such as ties in a ranking. And negative labels where a loss takes
-    counts.
+    counts, and labels of 0 where it divides by them.
 
     Source: the documentation of these losses (torch.nn).
     """
@@ -72,6 +75,8 @@ class LabelSigns:
         """
         if kind in _OF_COUNTS and labels.size and labels.min() < 0:
             return _negative_counts(kind, labels)
+        if kind in _OF_RATIOS and (labels == 0).any():
+            return _divided_by_zero(kind, labels)
         before = self._counts.get(loss, (0, 0))
         if kind not in _OF_ZERO or before is None:
             return None
@@ -110,6 +115,23 @@ def _negative_counts(kind: str, labels: NDArray[Any]) -> Mismatch:
         "where the prediction is 0",
         remedy=f"for quantities of both signs, use {_QUANTITIES}; if they are counts, do not "
         "standardise them",
+        of="labels",
+    )
+
+
+def _divided_by_zero(kind: str, labels: NDArray[Any]) -> Mismatch:
+    """Return the mismatch of labels of 0 for an error in percent."""
+    zeros = int((labels == 0).sum())
+    return Mismatch(
+        "divided_by_zero",
+        sure=True,
+        statistic="zeros",
+        value=float(zeros),
+        threshold=0.0,
+        seen=f"{kind} receives labels of 0 ({zeros} of {labels.size} in this batch)",
+        cause="the loss divides each error by its label, and by 1e-7 where that is 0: hardly any "
+        "other label counts",
+        remedy=advice_for_one_unit(labels),
         of="labels",
     )
 

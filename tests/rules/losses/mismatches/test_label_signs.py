@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
 from vinedresser.store.reading.reader import open_run
+from vinedresser.testing.runs import make_run, step_record
 
 Forward = Callable[[nn.Module, Tensor], tuple[Tensor, ...]]
 
@@ -101,3 +103,37 @@ def test_labels_as_the_loss_takes_them(
     loss: nn.Module, forward: Forward, label: Callable[[Tensor], Tensor], tmp_path: Path
 ) -> None:
     assert _found(tmp_path / "run", loss, forward, label) == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "shift", "kinds"),
+    [
+        ("mean_absolute_percentage_error", 0.0, ["divided_by_zero"]),
+        ("MeanAbsolutePercentageError", 0.0, ["divided_by_zero"]),
+        ("mean_absolute_percentage_error", 1.0, []),
+        ("mean_absolute_error", 0.0, []),
+    ],
+)
+def test_labels_of_0_in_an_error_in_percent(
+    loss: str, shift: float, kinds: list[str], tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    run = make_run(
+        tmp_path / "run",
+        [
+            step_record(
+                step,
+                scalars={"losses/loss": 50.0},
+                tensors={
+                    "labels/batch": generator.integers(0, 2, (32, 1)) + shift,
+                    "predictions/batch": generator.uniform(0.1, 0.9, (32, 1)),
+                },
+            )
+            for step in range(3)
+        ],
+        framework="keras",
+        losses={"loss": {"type": loss, "settings": {}}},
+    )
+    findings = judge(run, [LossOutputMismatch()])
+    assert [finding.evidence["kind"] for finding in findings] == kinds
+    assert all("sigmoid and a binary" in finding.remedy for finding in findings)
