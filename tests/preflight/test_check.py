@@ -102,7 +102,7 @@ def checked(
     monkeypatch: pytest.MonkeyPatch,
     text: str,
     skip: tuple[str, ...] = SLOW,
-    steps: int = 8,
+    steps: int | None = 8,
 ) -> Preflight:
     """Check a script."""
     (directory / "train.py").write_text(text, encoding="utf-8")
@@ -127,6 +127,27 @@ def test_a_healthy_training_is_fine_and_ended(
     assert (found.steps, found.code) == (8, 0)
     # Its finally block has run, and there are no files but its own.
     assert sorted(os.listdir(tmp_path)) == ["ended", "train.py"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dead", [False, True])
+def test_single_samples_are_checked_together(
+    dead: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More steps show whether a noisy loss falls."""
+    before = "model.norm = nn.Identity(); optimizer.param_groups[0]['lr'] = 0.003; "
+    before += "loader = DataLoader(TensorDataset(images, labels), batch_size=1, shuffle=True)"
+    before += "; model.first.bias.data.fill_(-20)" if dead else ""
+    skip = ("learning_rate", "scales")
+    found = checked(tmp_path, monkeypatch, script(before=before), skip=skip, steps=None)
+
+    states = {verdict.check: verdict.state for verdict in found.verdicts}
+    assert found.steps == 400
+    assert states["own_input"] == (SUSPICIOUS if dead else FINE)
+    assert states[RULE_CHECK] == (UNCHECKED if dead else FINE)
+    # A constant learns a single sample, which it says.
+    assert states["overfit"] == FINE
+    assert any("and a constant learns this batch" in one.evidence for one in found.verdicts)
 
 
 @pytest.mark.thorough

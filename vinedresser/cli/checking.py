@@ -25,7 +25,14 @@ def check(
         list[str] | None,
         typer.Option(metavar="NAME", help="Leave out this check or rule; repeatable."),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Maximum number of steps to watch.")] = 50,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default="50, and more for batches of fewer than 8 samples",
+            help="Maximum number of steps to watch.",
+        ),
+    ] = None,
     seconds: Annotated[
         float,
         typer.Option(

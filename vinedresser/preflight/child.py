@@ -43,7 +43,7 @@ def watch(settings: PreflightSettings) -> Watcher:
         _write(settings, seen)
 
     torch_training.attach()
-    watcher = Watcher(settings.steps, settings.watching, done)
+    watcher = Watcher(settings, done)
     watcher.start()
     atexit.register(watcher.end)
     return watcher

@@ -128,7 +128,9 @@ class _KerasTrial:
         self._steps += steps - self._own
         self._own, self._last = steps, now
         over = now - self._began > self._settings.watching
-        if not self._ended and (self._steps >= self._settings.steps or over):
+        rows = self._fit.given.get("batch_size") if self._fit is not None else None
+        enough = self._settings.enough(rows if isinstance(rows, int) else None)
+        if not self._ended and (self._steps >= enough or over):
             self._end(cut=True)
             raise TrainingStopped(0)
 

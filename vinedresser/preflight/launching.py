@@ -55,7 +55,7 @@ class Preflight:
 def check_script(
     command: Sequence[str],
     *,
-    steps: int = 50,
+    steps: int | None = None,
     seconds: float = 15.0,
     timeout: float = 300.0,
     skip: Sequence[str] = (),
@@ -66,7 +66,8 @@ def check_script(
 
     Args:
         command: a Python script, or ``-m`` and a module, or a program, with its arguments.
-        steps: maximum number of steps that are watched.
+        steps: maximum number of steps that are watched; None: 50, and with batches of fewer than 8
+            samples as many as see 400, up to 400.
         seconds: CPU seconds from the first call of a model.
         timeout: seconds after which the script is ended in any case.
         skip: names of checks that are left out.
@@ -96,7 +97,7 @@ def check_program(
     cwd: str | os.PathLike[str] = ".",
     environment: Mapping[str, str] | None = None,
     given_up: Callable[[], bool] = lambda: False,
-    steps: int = 50,
+    steps: int | None = None,
     seconds: float = 15.0,
     timeout: float = 300.0,
     skip: Sequence[str] = (),
@@ -142,8 +143,9 @@ def check_program(
         seen = read_result(result)
         verdicts = [] if seen is None else [*trial.verdicts(code, cut=seen.cut), *seen.verdicts]
         text = log.read_bytes()[-_MOST_OUTPUT:].decode(errors="replace")
-        steps = 0 if seen is None else seen.steps
-        return Preflight(steps, verdicts, code, text, _seconds() - before)
+        return Preflight(
+            0 if seen is None else seen.steps, verdicts, code, text, _seconds() - before
+        )
 
 
 class Watched(NamedTuple):

@@ -12,7 +12,10 @@ from torch.utils.data import DataLoader
 from vinedresser.preflight.loss_function import LossFunction
 from vinedresser.preflight.program import Program
 
-__all__ = ["FirstStep", "Observed", "SeenStep"]
+__all__ = ["LEAST_SAMPLES", "FirstStep", "Observed", "SeenStep"]
+
+LEAST_SAMPLES = 8
+"""Minimum number of samples that are compared with each other."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Observed:
         cut: the check ended the training, which would have continued.
         unused: number of backward passes since the latest step of an optimizer.
         moved: whether a parameter has changed without a step of an optimizer.
+        samples: the only tensor given to a model, of the first calls that have one, until these are
+            `LEAST_SAMPLES` rows.
     """
 
     steps: list[SeenStep] = field(default_factory=list)
@@ -81,11 +86,18 @@ class Observed:
     cut: bool = False
     unused: int = 0
     moved: bool = False
+    samples: list[Tensor] = field(default_factory=list)
 
     @property
     def constant_rates(self) -> bool:
         """Whether the learning rates were the same at all steps."""
         return len({tuple(step.rates) for step in self.steps}) <= 1
+
+    @property
+    def rows(self) -> int | None:
+        """Number of labels of the first batch; None if they are not known."""
+        function = None if self.first is None else self.first.function
+        return None if function is None else len(function.compared.labels)
 
     def parameters(self) -> dict[tuple[int, str], Tensor]:
         """Return the parameters that an optimizer updates, by model and name."""

@@ -16,6 +16,8 @@ __all__ = ["RESULT", "PreflightSettings", "write_result"]
 RESULT = "verdicts.json"
 # Share of the time in which the training is only watched.
 _WATCHING = 0.35
+# Steps that are watched, and samples: small batches need more steps, since their losses are noisy.
+_STEPS, _MOST_STEPS, _SAMPLES = 50, 400, 400
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,13 @@ class PreflightSettings:
 
     Attributes:
         directory: directory of the result.
-        steps: maximum number of steps that are watched.
+        steps: maximum number of steps that are watched; None: see `enough`.
         seconds: CPU seconds from the first call of a model.
         skip: names of checks that are left out.
     """
 
     directory: str
-    steps: int
+    steps: int | None
     seconds: float
     skip: tuple[str, ...] = ()
 
@@ -38,6 +40,15 @@ class PreflightSettings:
     def watching(self) -> float:
         """CPU seconds in which the training is only watched."""
         return _WATCHING * self.seconds
+
+    def enough(self, rows: int | None) -> int:
+        """Return the number of steps to watch: 50, and more for batches of fewer than 8 samples.
+
+        Args:
+            rows: number of samples of a batch; None if it is not known.
+        """
+        small = _STEPS if not rows else min(_MOST_STEPS, _SAMPLES // rows)
+        return max(_STEPS, small) if self.steps is None else self.steps
 
     def to_text(self) -> str:
         """Return the settings as the value of an environment variable."""

@@ -29,9 +29,10 @@ from vinedresser.frameworks.torch_.optimizers import has_closure
 from vinedresser.frameworks.torch_.passing import passed_on
 from vinedresser.frameworks.torch_.random_states import current_states
 from vinedresser.preflight.loss_function import LossFunction, function_of
-from vinedresser.preflight.observed import FirstStep, Observed, SeenStep
+from vinedresser.preflight.observed import LEAST_SAMPLES, FirstStep, Observed, SeenStep
 from vinedresser.preflight.program import Program
 from vinedresser.preflight.recorder import CONTINUES, Recorder
+from vinedresser.preflight.settings import PreflightSettings
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -45,14 +46,13 @@ class Watcher(LoopListener):
     """Watches until the limit is reached, then calls `done` once, between two steps.
 
     Args:
-        most: maximum number of steps.
-        seconds: maximum CPU seconds from the first call of a model.
+        settings: limits of the steps, and of the CPU seconds from the first call of a model.
         done: receives what was seen; ends the script.
     """
 
-    def __init__(self, most: int, seconds: float, done: Callable[[Observed], None]) -> None:
+    def __init__(self, settings: PreflightSettings, done: Callable[[Observed], None]) -> None:
         self.seen = Observed()
-        self._most, self._seconds, self._done = most, seconds, done
+        self._settings, self._done = settings, done
         self._shield = Shield()
         self._recorder = Recorder(self._shield)
         self._thread = threading.get_ident()
@@ -151,9 +151,12 @@ class Watcher(LoopListener):
         if self._calls >= _MOST_CALLS or self._time_over():
             self._stop()
         number = self._number(module)
-        for name, tensor in leaves((args, kwargs)):
+        given = list(leaves((args, kwargs)))
+        for name, tensor in given:
             if not tensor.requires_grad:
                 self._hash.update(f"{name}{digest(tensor)}".encode())
+        if len(given) == 1 and sum(map(len, self.seen.samples)) < LEAST_SAMPLES:
+            self.seen.samples += [one.detach().clone() for _, one in given if one.dim()]
         return number, module, {} if self.seen.steps else current_states()
 
     def _call_ended(
@@ -183,7 +186,7 @@ class Watcher(LoopListener):
         )
 
     def _time_over(self) -> bool:
-        return bool(self._began) and time.process_time() - self._began > self._seconds
+        return bool(self._began) and time.process_time() - self._began > self._settings.watching
 
     def _number(self, module: nn.Module) -> int:
         """Return the number of a model; copy it, and its optimizers, when it is seen first."""
@@ -256,7 +259,8 @@ class Watcher(LoopListener):
         self.seen.steps.append(SeenStep(rates, self._hash.hexdigest(), now - self._last))
         self._last = now
         self._clear()
-        if len(self.seen.steps) >= self._most or self._time_over():
+        enough = self._settings.enough(self.seen.rows)
+        if len(self.seen.steps) >= enough or self._time_over():
             self._stop()
 
     def _consume(self, optimizer: Optimizer, *, closure: bool) -> None:

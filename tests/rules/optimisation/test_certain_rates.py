@@ -48,6 +48,16 @@ def test_a_first_step_that_leaves_nothing_is_warned_of(
         assert "the update of step 0 was" in findings[0].seen
 
 
+def test_a_single_layer_recovers_from_any_step(tmp_path: Path) -> None:
+    rule = LearningRateTooHigh()
+    run = captured(
+        tmp_path, [rule], lambda: stack((64, 10), nn.ReLU), sgd(20.0), steps=600, total=600
+    )
+    (losses,) = (loss.values for loss in run.scalars("losses", mode="train").values())
+    assert max(losses[1:11]) > 2 * losses[0] > 10 * losses[-50:].mean()
+    assert found(run, rule) == []
+
+
 def test_a_first_step_from_which_the_training_recovers_is_none(tmp_path: Path) -> None:
     rule = LearningRateTooHigh()
     run = captured(tmp_path, [rule], narrow, adam(0.05), steps=30, total=2000)

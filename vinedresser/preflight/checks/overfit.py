@@ -33,6 +33,10 @@ def overfit(evidence: Evidence) -> tuple[str, str]:
     change = f"{where}, the loss went from {fit.start:.4g} to {fit.end:.4g}"
     base = evidence.loss_of_constants()
     aim = fit.start if base is None else min(fit.start, base)
+    if base == 0:
+        # As that of a single sample.
+        change = f"{change}, and a constant learns this batch, too"
+        aim = fit.start
     if fit.end < _LEARNED * aim:
         return fine(change)
     why = ""

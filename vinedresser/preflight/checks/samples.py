@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -12,13 +14,13 @@ from torch import Tensor, nn
 from vinedresser.frameworks.nesting import mapped
 from vinedresser.frameworks.torch_.nesting import leaves
 from vinedresser.preflight.checks.base import Evidence
+from vinedresser.preflight.observed import LEAST_SAMPLES
 from vinedresser.preflight.program import CallEvent
 from vinedresser.preflight.trials import NotRepeatable
 from vinedresser.preflight.verdict import fine, suspicious, unchecked
 
 __all__ = ["other_samples", "own_input"]
 
-_LEAST_SAMPLES = 8
 _LEAST_STEPS = 5
 # Of the differences between samples: what rounding explains, in units of the type's resolution,
 # and what it does not.
@@ -34,11 +36,12 @@ def own_input(evidence: Evidence) -> tuple[str, str]:
     call = _only_call(evidence)
     if len(evidence.seen.steps) < _LEAST_STEPS:
         return unchecked(f"only {len(evidence.seen.steps)} steps were seen")
-    size, values = _inputs(call)
-    if len(torch.unique(values.reshape(size, -1), dim=0)) < _LEAST_SAMPLES:
-        return unchecked(f"the batch has fewer than {_LEAST_SAMPLES} different samples")
+    values = _samples(evidence, call)
+    size = len(values)
+    if len(torch.unique(values.reshape(size, -1), dim=0)) < LEAST_SAMPLES:
+        return unchecked(f"there are fewer than {LEAST_SAMPLES} different samples")
     model = copy.deepcopy(evidence.seen.models[call.model]).eval()
-    output = _output(model, call, size)
+    output = _output(model, call, size, lambda _: values)
     spread = float((output - output[:1]).abs().max())
     scale = float(output.abs().max())
     if scale == 0 or not math.isfinite(scale):
@@ -46,8 +49,8 @@ def own_input(evidence: Evidence) -> tuple[str, str]:
         return unchecked(_NOT_FINITE if scale else zero)
     if spread <= _rounding(output, scale):
         return suspicious(
-            f"after {len(evidence.seen.steps)} steps, the outputs of all {size} samples of a "
-            f"batch are the same (to {spread:.2g} of {scale:.3g})"
+            f"after {len(evidence.seen.steps)} steps, the outputs of all {size} samples are the "
+            f"same (to {spread:.2g} of {scale:.3g})"
         )
     said = f"the outputs of {size} samples differ by up to {spread:.3g}"
     if spread > _HARDLY * scale:
@@ -94,7 +97,7 @@ def other_samples(evidence: Evidence) -> tuple[str, str]:
     last = [half + at % (size - half) for at in range(size)]
     last[half:] = range(half, size)
     change = max(
-        float((_output(model, call, size, order)[kept] - before[kept]).abs().max())
+        float((_output(model, call, size, itemgetter(order))[kept] - before[kept]).abs().max())
         for order, kept in ((first, slice(half)), (last, slice(half, size)))
     )
     spread = float((before - before.mean(0)).abs().max())
@@ -115,8 +118,8 @@ def other_samples(evidence: Evidence) -> tuple[str, str]:
 
 def _uncertain_samples(evidence: Evidence, size: int) -> str:
     """Return why the first dimension may not count independent samples; "" if it does."""
-    if size < _LEAST_SAMPLES // 2:
-        return f"the batch has {size} samples"
+    if size < LEAST_SAMPLES // 2:
+        return f"a batch has {size} sample{'s' * (size > 1)} only"
     function = evidence.trials.first.function
     compared = None if function is None else function.compared
     if (
@@ -151,14 +154,28 @@ def _inputs(call: CallEvent) -> tuple[int, Tensor]:
     return len(found[0]), found[0]
 
 
+def _samples(evidence: Evidence, call: CallEvent) -> Tensor:
+    """Return the samples of the first batch, and of a small one those of the next ones, too."""
+    size, values = _inputs(call)
+    if size >= LEAST_SAMPLES or evidence.seen.rows != size:
+        return values
+    alike = [one for one in evidence.seen.samples if one.shape == values.shape]
+    return torch.cat(alike) if alike else values
+
+
 @torch.no_grad()
-def _output(model: nn.Module, call: CallEvent, size: int, order: list[int] | None = None) -> Tensor:
-    """Return the output [size, …] of a model for a call with its samples in another order."""
+def _output(
+    model: nn.Module,
+    call: CallEvent,
+    size: int,
+    change: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+) -> Tensor:
+    """Return the output [size, …] of a model for a call with other samples."""
 
-    def ordered(value: Any) -> Any:
-        return value[order] if isinstance(value, Tensor) and order is not None else value
+    def changed(value: Any) -> Any:
+        return change(value) if isinstance(value, Tensor) else value
 
-    result = model(*mapped(call.args, ordered), **mapped(call.kwargs, ordered))
+    result = model(*mapped(call.args, changed), **mapped(call.kwargs, changed))
     found = [tensor for _, tensor in leaves(result)]
     if len(found) != 1 or not found[0].is_floating_point() or len(found[0]) != size:
         raise NotRepeatable("the output is not one tensor with a row for each sample")

@@ -38,9 +38,9 @@ class LearningRateTooHigh(SymptomRule):
     weights, when the loss rose far above its start, or decreased and rose again, without recovery
     (`NoProgress`); below ten times its start only as a warning if its targets are not captured.
     Warns before the outcome is known, at the third check, if the first step was longer than the
-    weights themselves and p / x is above ``overshoot`` or the first losses after it, at least ten,
-    are all above twice the one before. The fault is `loss_output_mismatch` if the
-    loss is maximised (`PredictedFall.ascends`).
+    weights themselves, of two layers or more, and p / x is above ``overshoot`` or the first losses
+    after it, at least ten, are all above twice the one before. The fault is `loss_output_mismatch`
+    if the loss is maximised (`PredictedFall.ascends`).
     Warns of a jump of the optimizer's learning rate to a new maximum after which the loss lost half
     of what it had gained (`RateJump`).
 
@@ -118,7 +118,10 @@ class LearningRateTooHigh(SymptomRule):
     def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.warns_early`: nothing is left of the initial weights, for no good."""
         greatest = self.updates.greatest
-        replaced = greatest is not None and greatest.step == 0 and greatest.longer_than(_REPLACED)
+        # A single layer has a convex loss, which comes down from anywhere.
+        if greatest is None or len(greatest.ratios) < 2:
+            return False
+        replaced = greatest.step == 0 and greatest.longer_than(_REPLACED)
         overshot = symptom.evidence.get("overshoot", 0.0) > self.overshoot
         harmful = overshot or self.progress.outcome.risen_at_once()
         return replaced and harmful and outcome.verdict().kind != "good"
