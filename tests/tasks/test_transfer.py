@@ -139,8 +139,8 @@ def test_an_archive_holds_runs_and_other_programs_check_it(run: Path, tmp_path: 
     make_run(tmp_path / "runs" / "second", [step_record(0, scalars={"losses/loss": 1.0})])
     (run / "model" / "line\u2028separator").write_text("")
     archive = tmp_path / "runs.zip"
-    size = export_runs([run, tmp_path / "runs" / "second"], archive)
-    assert size == archive.stat().st_size
+    written = export_runs([run, tmp_path / "runs" / "second"], archive)
+    assert written == (2, archive.stat().st_size)
     with zipfile.ZipFile(archive) as file:
         file.extractall(tmp_path / "out")
     check = subprocess.run(

@@ -1,4 +1,4 @@
-"""`vinedresser copy`, `export` and `import`: runs in other stores, and in one file."""
+"""`vinedresser copy`, `export` and `import`: runs and sweeps in other stores, and in one file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from vinedresser.objects import parse_location
 __all__ = ["copy", "export_", "import_"]
 
 _RunsArgument = Annotated[
-    list[str], typer.Argument(metavar="RUN...", help="Run directories or s3://bucket/prefix.")
+    list[str],
+    typer.Argument(metavar="RUN...", help="Runs, sweeps and prunings: directories or URLs."),
 ]
 
 
@@ -24,10 +25,10 @@ def copy(
     *,
     to: Annotated[str, typer.Option(metavar="STORE", help="The other store.")],
 ) -> None:
-    """Copy runs that have ended into another store, also to and from S3.
+    """Copy runs, sweeps and prunings that have ended into another store, also to and from S3.
 
-    A copy that is interrupted is no run; the next copy completes it. MLflow's run stays that of the
-    original.
+    A sweep is copied with all of its runs. A copy that is interrupted is no run; the next copy
+    completes it. MLflow's run stays that of the original.
     """
     from vinedresser.cli.views.console import say
     from vinedresser.tasks.transfer import copy_run
@@ -48,20 +49,20 @@ def export_(
     *,
     to: Annotated[Path, typer.Option(metavar="FILE", help="The file, such as runs.zip.")],
 ) -> None:
-    """Write runs that have ended to one file with checksums, a ZIP that any program opens."""
+    """Write runs and sweeps that have ended to one file with checksums, a ZIP."""
     from vinedresser.cli.views.console import say
     from vinedresser.explain.formatting import count
     from vinedresser.tasks.transfer import export_runs
 
-    size = export_runs([parse_location(run) for run in runs], to)
-    say(f"{to}   {count(len(runs), 'run')}, {size / 1e6:,.1f} MB")
+    written = export_runs([parse_location(run) for run in runs], to)
+    say(f"{to}   {count(written.runs, 'run')}, {written.bytes / 1e6:,.1f} MB")
 
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What export has written.")],
     store: StoreArgument = str(DEFAULT_STORE),
 ) -> None:
-    """Write the runs of a file to a store, once all their checksums were found to be right.
+    """Write what a file has to a store, once all checksums were found to be right.
 
     Runs that are there already stay, so an import that was interrupted may be repeated.
     """

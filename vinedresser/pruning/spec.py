@@ -9,7 +9,7 @@ from vinedresser.masking import masked_value
 from vinedresser.objects import Storage
 from vinedresser.pruning.folders import TUNED, ResultRecord
 from vinedresser.store.liveness import read_record_or_none
-from vinedresser.store.records import ParentRecord
+from vinedresser.store.records import EXPERIMENT_KEY, ParentRecord
 
 __all__ = ["MODEL", "PruningRecord"]
 
@@ -34,6 +34,7 @@ class PruningRecord(ParentRecord):
     WORD: ClassVar[str] = "pruning"
     LOCK: ClassVar[str] = "pruning.lock"
     PAGE: ClassVar[str] = "pruning.html"
+    FILES: ClassVar[tuple[str, ...]] = (KEY, PAGE, EXPERIMENT_KEY, ResultRecord.KEY, "models/")
     SAME: ClassVar[tuple[str, ...]] = ("prune", "parameters")
 
     prune: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from vinedresser.errors import ConfigError
 from vinedresser.masking import masked_arguments, masked_value
-from vinedresser.store.records import ParentRecord, Record
+from vinedresser.store.records import EXPERIMENT_KEY, ParentRecord, Record
 from vinedresser.sweeps.space import Space
 
 __all__ = ["FLOWS", "PointRecord", "SweepRecord", "point_key"]
@@ -53,6 +53,14 @@ class SweepRecord(ParentRecord):
     WORD: ClassVar[str] = "sweep"
     LOCK: ClassVar[str] = "journal.log"
     PAGE: ClassVar[str] = "sweep.html"
+    FILES: ClassVar[tuple[str, ...]] = (
+        KEY,
+        LOCK,
+        PAGE,
+        EXPERIMENT_KEY,
+        f"{PointRecord.KEY}/",
+        "prunings/",
+    )
     SAME: ClassVar[tuple[str, ...]] = (
         "space",
         "command",

@@ -47,6 +47,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.status import run_status
 from vinedresser.tasks.config.retention_file import Policy, What
+from vinedresser.tasks.lifecycle.mlflow_run import original_of
 from vinedresser.tasks.parents.kinds import is_joined, kind_of, parent_state, parents_in
 from vinedresser.tasks.process_lock import process_lock
 from vinedresser.tasks.retention_reasons import (
@@ -319,7 +320,7 @@ def remove(candidate: Candidate, what: What) -> None:
     if run is None:
         return
     forget = _note(location, _Removal(location.name, run.id))
-    _finish(location, storage)
+    _finish(location, storage, run.id)
     forget()
 
 
@@ -404,7 +405,7 @@ def _completes(location: Location, removal: _Removal) -> bool:
     storage = open_storage(location)
     if not _is_left(location, storage, removal):
         return renamed
-    _finish(location, storage)
+    _finish(location, storage, removal.id)
     return True
 
 
@@ -475,11 +476,9 @@ def _kept_for(found: Candidate, error: VinedresserError) -> Candidate:
     return replace(found, kept=str(error), unread=not isinstance(error, UntrustedTracking))
 
 
-def _finish(location: Location, storage: Storage) -> None:
+def _finish(location: Location, storage: Storage, run_id: str) -> None:
     """Remove a run whose removal has been recorded."""
-    tracking = read_tracking(location)
-    if tracking is not None:
-        _tell_mlflow(tracking.uri, tracking.run_id)
+    _tell_mlflow(location, RunRecord, run_id, read_tracking(location))
     storage.delete(RunRecord.KEY)
     # By the last one, a removal that is completed finds MLflow's run.
     for key in sorted(storage.list(""), key=lambda key: key == TrackingRecord.KEY):
@@ -500,9 +499,12 @@ def _take_away(location: Location, record: ParentRecord) -> Path:
         StillRunning: a process has joined it meanwhile.
     """
     for run in runs_in(location):
-        if (tracking := read_tracking(run)) is not None:
-            _tell_mlflow(tracking.uri, tracking.run_id)
-    _tell_mlflow(require_known(location, record.tracking_uri), record.run_id)
+        made = read_record(open_storage(run), RunRecord)
+        _tell_mlflow(run, RunRecord, made.id if made is not None else "", read_tracking(run))
+    if record.tracking_uri:
+        uri = require_known(location, record.tracking_uri)
+        tracking = TrackingRecord(uri, record.experiment_id, record.run_id)
+        _tell_mlflow(location, type(record), record.id, tracking)
     state = local_state(location)
     if not isinstance(location, Path):
         LocalStorage(state).delete(record.KEY)
@@ -528,10 +530,17 @@ def _renamed(state: Path) -> Path:
     return state.with_name(f"{TEMPORARY}removed-{state.name}")
 
 
-def _tell_mlflow(uri: str, run_id: str) -> None:
-    """Tag a run of MLflow, whose data is about to go."""
-    with connected(uri) as client:
-        client.set_tag(run_id, _TAG, datetime.now(UTC).isoformat(timespec="seconds"))
+def _tell_mlflow(
+    location: Location,
+    kind: type[RunRecord | ParentRecord],
+    own_id: str,
+    tracking: TrackingRecord | None,
+) -> None:
+    """Tag the run of MLflow whose data is about to go, unless that is the run of an original."""
+    if tracking is None or original_of(location, kind, own_id, tracking) is not None:
+        return
+    with connected(tracking.uri) as client:
+        client.set_tag(tracking.run_id, _TAG, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _remove_folder(folder: Path) -> None:

@@ -169,13 +169,16 @@ def reason_to_keep_parent(
     """
     if reason := _in_use(location, kind, ours=ours):
         return reason
-    tracking = TrackingRecord(
-        require_known(location, record.tracking_uri),
-        record.experiment_id,
-        record.run_id,
-        settled=bool(record.end) and record.settled,
-    )
-    return _needed_by_mlflow(tracking, "runs") or _reason_of_runs(location, record)
+    if record.tracking_uri:
+        tracking = TrackingRecord(
+            require_known(location, record.tracking_uri),
+            record.experiment_id,
+            record.run_id,
+            settled=bool(record.end) and record.settled,
+        )
+        if reason := _needed_by_mlflow(tracking, "runs"):
+            return reason
+    return _reason_of_runs(location, record)
 
 
 def _in_use(location: Location, kind: type[ParentRecord], *, ours: bool) -> str:

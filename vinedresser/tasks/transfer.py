@@ -4,8 +4,13 @@ A copy is a run only when it is complete: `run.json` is written last. Until then
 destination says which run is arriving, so that an interrupted transfer may be repeated. A copy
 has neither the MLflow run of the original, which stays the original's, nor its pin.
 
+A sweep or pruning is copied with its runs and its own files. In a directory it arrives under a
+temporary name, so that it appears at once. On an object store its own files lie beside its runs,
+where other machines find them, and in the folder of its state on this machine, as those of any
+sweep there.
+
 An archive is an uncompressed ZIP file (PKWARE APPNOTE 6.3) that any program opens. It has a folder
-for each run, and `SHA256SUMS` as `sha256sum --check` reads it.
+for each run, sweep or pruning, and `SHA256SUMS` as `sha256sum --check` reads it.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from vinedresser.errors import (
     AlreadyARun,
@@ -27,17 +32,20 @@ from vinedresser.errors import (
     StillRunning,
     StoreError,
 )
-from vinedresser.objects import Location, Storage, open_storage
-from vinedresser.objects.base import check_key, get_chunks
+from vinedresser.infra.catalog.stores import local_state, private_state
+from vinedresser.objects import LocalStorage, Location, Storage, open_storage
+from vinedresser.objects.base import TEMPORARY, check_key, get_chunks
 from vinedresser.objects.files import replacing
 from vinedresser.store.json_values import DAMAGE, parse_json
-from vinedresser.store.reading.store_runs import run_record
+from vinedresser.store.reading.store_runs import run_record, runs_in
 from vinedresser.store.records import (
     Heartbeat,
+    ParentRecord,
     PinRecord,
     Record,
     RunRecord,
     TrackingRecord,
+    encoded,
     name_at,
     name_fault,
     read_record,
@@ -45,8 +53,9 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.store.status import run_status
+from vinedresser.tasks.parents.kinds import KINDS, kind_of
 
-__all__ = ["copy_run", "export_runs", "import_runs"]
+__all__ = ["Exported", "copy_run", "export_runs", "import_runs"]
 
 # Bytes that are read at a time.
 _CHUNK = 8 << 20
@@ -60,10 +69,10 @@ _Contents: TypeAlias = Mapping[str, Callable[[], Iterable[bytes]]]
 
 @dataclass(frozen=True)
 class _Arrival(Record):
-    """A run whose files are being written.
+    """A run, sweep or pruning whose files are being written.
 
     Attributes:
-        id: id of the run.
+        id: its id.
     """
 
     KEY: ClassVar[str] = "arriving.json"
@@ -71,69 +80,111 @@ class _Arrival(Record):
     id: str
 
 
+@dataclass(frozen=True)
+class _Parcel:
+    """A run, or a sweep or pruning with its runs, on its way.
+
+    Attributes:
+        id: its id.
+        contents: content by key in its folder, that of its record included.
+        kind: the record of a sweep or pruning; None: it is a run.
+    """
+
+    id: str
+    contents: _Contents
+    kind: type[ParentRecord] | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys in the order in which they are written: what makes it a run or sweep last."""
+        own = self.kind.KEY if self.kind is not None else RunRecord.KEY
+
+        def order(key: str) -> int:
+            inner = key if self.kind is None or _is_own(self.kind, key) else key.partition("/")[2]
+            # A heartbeat alone would count as a run.
+            marks = (inner.startswith(f"{Heartbeat.KEY}/"), inner == RunRecord.KEY, key == own)
+            return max((rank for rank, mark in enumerate(marks, 1) if mark), default=0)
+
+        return sorted((key for key in self.contents if key != _Arrival.KEY), key=order)
+
+    @property
+    def runs(self) -> int:
+        """The number of its runs."""
+        marks = (key for key in self.contents if key.rpartition("/")[2] == RunRecord.KEY)
+        return sum(key.count("/") == (self.kind is not None) for key in marks)
+
+
+class Exported(NamedTuple):
+    """What an archive has.
+
+    Attributes:
+        runs: number of runs, trials of sweeps and rounds of prunings included.
+        bytes: number of bytes.
+    """
+
+    runs: int
+    bytes: int
+
+
 def copy_run(run: Location, store: Location) -> Location:
-    """Copy a run that has ended into another store, under its name.
+    """Copy a run, or a sweep or pruning with its runs, that has ended, under its name.
 
     Args:
-        run: the run.
+        run: the run, or the store of the runs of a sweep or pruning.
         store: the other store.
 
     Returns:
         The copy.
 
     Raises:
-        AlreadyARun: the store has this run, or another one of its name.
-        CorruptData: its `run.json` is damaged.
+        AlreadyARun: the store has it, or another one of its name.
+        ConfigError: a run of a sweep is a link.
+        CorruptData: a record is damaged.
         NotARun: it is none.
-        StillRunning: it has not ended.
+        StillRunning: it, or a run of it, has not ended.
         StoreError: a store refused, or has files of something else under the name.
     """
-    storage = open_storage(run)
-    record = _ended(storage)
+    parcel = _packed(run)
     target = store / name_at(str(run))
-    if _is_there(target, record.id):
-        raise AlreadyARun(f"{target}: this run is there already")
-    _receive(target, record.id, _contents(storage))
+    if _is_there(target, parcel):
+        raise AlreadyARun(f"{target}: this {_word(parcel.kind)} is there already")
+    _receive(target, parcel)
     return target
 
 
-def export_runs(runs: Sequence[Location], path: Path) -> int:
-    """Write runs that have ended to an archive, which is complete or not there.
+def export_runs(runs: Sequence[Location], path: Path) -> Exported:
+    """Write runs, sweeps and prunings to an archive, which is complete or not there.
 
     Args:
-        runs: the runs, whose names differ.
-
-    Returns:
-        Its number of bytes.
+        runs: what `copy_run` takes; the names differ.
 
     Raises:
-        ConfigError: the file exists, two runs have the same name, or a file of a run has a name
-            that an archive cannot hold.
-        CorruptData: a `run.json` is damaged.
+        ConfigError: the file exists, two runs have the same name, a file of a run has a name that
+            an archive cannot hold, or a run of a sweep is a link.
+        CorruptData: a record is damaged.
         NotARun: one is none.
         StillRunning: one has not ended.
         StoreError: a store refused, or the archive cannot be written.
     """
     if os.path.lexists(path):
         raise ConfigError(f"{path}: exists; choose another file")
-    named: dict[str, Storage] = {}
+    named: dict[str, _Parcel] = {}
     for run in runs:
-        storage = open_storage(run)
-        _ended(storage)
         name = name_at(str(run))
         if name in named:
             raise ConfigError(f"{name}: two of the runs have this name; export them apart")
-        named[name] = storage
+        named[name] = _packed(run)
+        for key in named[name].contents:
+            _check_name(run, key)
     sums = []
     try:
         with replacing(path) as temporary, zipfile.ZipFile(temporary, "x") as archive:
-            for name, storage in named.items():
-                for key, content in _contents(storage).items():
-                    _check_name(run=storage.location, key=key)
-                    digest = _add(archive, f"{name}/{key}", content())
+            for name, parcel in named.items():
+                for key in parcel.keys:
+                    digest = _add(archive, f"{name}/{key}", parcel.contents[key]())
                     sums.append(f"{digest}  {name}/{key}\n")
             _add(archive, _SUMS, ["".join(sums).encode()])
-        return path.stat().st_size
+        return Exported(sum(parcel.runs for parcel in named.values()), path.stat().st_size)
     except StoreError:
         raise
     except OSError as error:
@@ -141,13 +192,13 @@ def export_runs(runs: Sequence[Location], path: Path) -> int:
 
 
 def import_runs(path: Path, store: Location) -> Iterator[tuple[Location, bool]]:
-    """Write the runs of an archive to a store; yield each when it is complete, and if it is new.
+    """Write what an archive has to a store; yield each when it is complete, and if it is new.
 
-    Nothing is written before all checksums were found to be right. A run that the store has already
+    Nothing is written before all checksums were found to be right. What the store has already
     stays, so that an import which was interrupted may be repeated.
 
     Raises:
-        AlreadyARun: the store has another run of the name of one.
+        AlreadyARun: the store has another run, sweep or pruning of the name of one.
         ConfigError: the file does not exist or cannot be read.
         CorruptData: the archive is damaged, or none of ours.
         StoreError: the store refused, or has files of something else under a name.
@@ -160,19 +211,68 @@ def import_runs(path: Path, store: Location) -> Iterator[tuple[Location, bool]]:
         raise ConfigError(f"{path}: {error.strerror}") from error
     with file:
         try:
-            runs = _verified(zipfile.ZipFile(file), os.fstat(file.fileno()).st_size)
+            parcels = _verified(zipfile.ZipFile(file), os.fstat(file.fileno()).st_size)
         except _DAMAGED as error:
             raise CorruptData(f"{path}: not a sound archive of runs: {error}") from error
-        for name, (identity, contents) in runs.items():
+        for name, parcel in parcels.items():
             target = store / name
-            new = not _is_there(target, identity)
+            new = not _is_there(target, parcel)
             if new:
-                _receive(target, identity, contents)
+                _receive(target, parcel)
             yield target, new
 
 
 # What `zipfile` raises for damaged archives, beside the errors of JSON.
 _DAMAGED = (*DAMAGE, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError)
+
+
+def _packed(location: Location) -> _Parcel:
+    """Return a run, or a sweep or pruning with its runs, that has ended."""
+    whole = _whole(location)
+    if whole is None:
+        storage = open_storage(location)
+        return _Parcel(_ended(storage).id, _contents(storage))
+    kind, own = whole
+    record = read_record(own, kind)
+    if record is None or "status" not in record.end:
+        raise StillRunning(
+            f"{location}: this {kind.WORD} has not ended, or nothing has recorded its end; copy it "
+            "when it has, stop it, or use vinedresser reconcile"
+        )
+    keys = [key for one in kind.FILES for key in own.list(one) if _is_own(kind, key)]
+    contents: dict[str, Callable[[], Iterable[bytes]]] = {
+        key: partial(get_chunks, own, key) for key in keys
+    }
+    for run in runs_in(location):
+        if isinstance(run, Path) and run.is_symlink():
+            raise ConfigError(f"{run}: a link, which no copy follows; copy the {kind.WORD} without")
+        storage = open_storage(run)
+        _ended(storage)
+        contents |= {f"{run.name}/{key}": one for key, one in _contents(storage).items()}
+    return _Parcel(record.id, contents | {kind.KEY: partial(_record, own, record)}, kind)
+
+
+def _whole(location: Location) -> tuple[type[ParentRecord], Storage] | None:
+    """Return what a sweep or pruning is, and where its own files are; None if it is a run."""
+    if (kind := kind_of(location)) is not None:
+        return kind, LocalStorage(local_state(location))
+    if isinstance(location, Path):
+        return None
+    # A copy that another machine has made.
+    storage = open_storage(location)
+    return next(((kind, storage) for kind in KINDS if storage.exists(kind.KEY)), None)
+
+
+def _is_own(kind: type[ParentRecord], key: str) -> bool:
+    """Return whether a key is that of a file of a sweep or pruning, not of a run of it."""
+    return any(key == one or (one[-1] == "/" and key.startswith(one)) for one in kind.FILES)
+
+
+def _record(own: Storage, record: ParentRecord) -> list[bytes]:
+    """Return the record of the copy of a sweep or pruning, when all the rest has been copied."""
+    if read_record(own, type(record)) != record:
+        raise StillRunning(f"{own.location}: this {record.WORD} began again while it was copied")
+    return [encoded(record.copied())]
 
 
 def _ended(storage: Storage) -> RunRecord:
@@ -189,31 +289,63 @@ def _contents(storage: Storage) -> _Contents:
     return {key: partial(get_chunks, storage, key) for key in keys}
 
 
-def _is_there(target: Location, identity: str) -> bool:
-    """Return whether a run is at its destination."""
-    present = read_record(open_storage(target), RunRecord)
-    if present is not None and present.id != identity:
-        raise AlreadyARun(f"{target}: another run of this name is there already")
-    return present is not None
-
-
-def _receive(target: Location, identity: str, contents: _Contents) -> None:
-    """Write a run, `run.json` last."""
+def _is_there(target: Location, parcel: _Parcel) -> bool:
+    """Return whether what arrives is at its destination."""
     storage = open_storage(target)
-    arrival = read_record(storage, _Arrival)
-    if arrival != _Arrival(identity):
-        if storage.list(""):
-            raise StoreError(f"{target}: has files, but no run; choose another store")
-        write_record(storage, _Arrival(identity))
-    # A heartbeat alone would count as a run.
-    for key in sorted(contents, key=lambda key: key.startswith(f"{Heartbeat.KEY}/")):
-        if key not in (RunRecord.KEY, _Arrival.KEY):
-            storage.put(key, contents[key]())
-    storage.put(RunRecord.KEY, contents[RunRecord.KEY](), exclusive=True)
-    storage.delete(_Arrival.KEY)
+    whole = _whole(target)
+    kind, own = whole if whole is not None else (None, storage)
+    present: RunRecord | ParentRecord | None = (
+        read_record(storage, RunRecord) if kind is None else read_record(own, kind)
+    )
+    if present is None:
+        return False
+    if (present.id, kind) != (parcel.id, parcel.kind):
+        raise AlreadyARun(f"{target}: another {_word(kind)} of this name is there already")
+    # On an object store its own files may be there, and not in the folder of its state.
+    return kind is None or read_record(storage, _Arrival) != _Arrival(parcel.id)
 
 
-def _check_name(run: str, key: str) -> None:
+def _word(kind: type[ParentRecord] | None) -> str:
+    return "run" if kind is None else kind.WORD
+
+
+def _receive(target: Location, parcel: _Parcel) -> None:
+    """Write what arrives, its record last."""
+    place = target
+    if parcel.kind is not None and isinstance(target, Path):
+        place = target.with_name(f"{TEMPORARY}arriving-{target.name}")
+    storage = open_storage(place)
+    if read_record(storage, _Arrival) != _Arrival(parcel.id):
+        for one in (place, target):
+            if open_storage(one).list(""):
+                word = _word(parcel.kind)
+                raise StoreError(f"{one}: has files, but no {word}; choose another store")
+        write_record(storage, _Arrival(parcel.id))
+    for key in parcel.keys:
+        first = parcel.kind is None and key == RunRecord.KEY
+        storage.put(key, parcel.contents[key](), exclusive=first)
+    if parcel.kind is not None:
+        _establish(place, target, parcel, parcel.kind)
+    open_storage(target).delete(_Arrival.KEY)
+
+
+def _establish(
+    place: Location, target: Location, parcel: _Parcel, kind: type[ParentRecord]
+) -> None:
+    """Make a sweep or pruning known whose files and runs have arrived."""
+    if isinstance(target, Path):
+        try:
+            os.rename(place, target)
+        except OSError as error:
+            raise StoreError(f"{target}: {error.strerror}") from error
+        return
+    state = LocalStorage(private_state(target))
+    for key in parcel.keys:
+        if _is_own(kind, key):
+            state.put(key, parcel.contents[key]())
+
+
+def _check_name(run: Location, key: str) -> None:
     if "\\" in key or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in key):
         raise ConfigError(
             f"{run}: {key!r}: an archive cannot hold this name; rename the file, which is not ours"
@@ -230,8 +362,8 @@ def _add(archive: zipfile.ZipFile, name: str, content: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _verified(archive: zipfile.ZipFile, size: int) -> dict[str, tuple[str, _Contents]]:
-    """Return the id and the contents of each run by name, once all checksums are right.
+def _verified(archive: zipfile.ZipFile, size: int) -> dict[str, _Parcel]:
+    """Return what an archive has by name, once all checksums are right.
 
     Args:
         archive: the archive.
@@ -255,9 +387,31 @@ def _verified(archive: zipfile.ZipFile, size: int) -> dict[str, tuple[str, _Cont
             digest.update(chunk)
         if digest.hexdigest() != sums[name]:
             raise CorruptData(f"{name}: its checksum is wrong")
-        if key not in _LEFT:
-            runs.setdefault(run, {})[key] = partial(_read, archive, name)
-    return {run: (_identity(run, contents), contents) for run, contents in runs.items()}
+        runs.setdefault(run, {})[key] = partial(_read, archive, name)
+    return {name: _unpacked(name, contents) for name, contents in runs.items()}
+
+
+def _unpacked(name: str, contents: _Contents) -> _Parcel:
+    """Return what a folder of an archive is."""
+    kind = next((one for one in KINDS if one.KEY in contents), None)
+    if kind is None or RunRecord.KEY in contents:
+        taken = {key: content for key, content in contents.items() if key not in _LEFT}
+        return _Parcel(_identity(name, taken), taken)
+    record = kind.from_json(parse_json(b"".join(contents[kind.KEY]())))
+    taken = {kind.KEY: lambda: [encoded(record.copied())]}
+    runs: dict[str, dict[str, Callable[[], Iterable[bytes]]]] = {}
+    for key, content in contents.items():
+        run, _, inner = key.partition("/")
+        if _is_own(kind, key):
+            taken.setdefault(key, content)
+        elif inner not in _LEFT:
+            runs.setdefault(run, {})[inner] = content
+    for run, inside in runs.items():
+        if fault := name_fault(run):
+            raise CorruptData(fault)
+        _identity(f"{name}/{run}", inside)
+        taken |= {f"{run}/{inner}": content for inner, content in inside.items()}
+    return _Parcel(record.id, taken, kind)
 
 
 def _check_place(run: str, key: str) -> None:

@@ -106,6 +106,7 @@ from vinedresser.store.records.parent_record import ParentRecord
 from vinedresser.store.records.pin import PinRecord
 from vinedresser.store.records.record import (
     Record,
+    encoded,
     first_free,
     read_record,
     write_first,
@@ -211,6 +212,7 @@ __all__ = [
     "heartbeats",
     "check_format",
     "describe_changes",
+    "encoded",
     "first_free",
     "host_key",
     "index_key",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from vinedresser.masking import masked_text
@@ -20,7 +20,7 @@ class ParentRecord(Record):
     Attributes:
         name: its name, which is also the name of its store.
         created: time of creation, in seconds since the epoch.
-        tracking_uri: MLflow's tracking URI.
+        tracking_uri: MLflow's tracking URI; "" in a copy, of which MLflow has no run.
         experiment_id: id of the MLflow experiment.
         id: an id, which identifies its MLflow run.
         run_id: id of its MLflow run, the parent of its runs'; "" until it is created.
@@ -35,6 +35,8 @@ class ParentRecord(Record):
     # Files in the folder of its state: a living process holds the lock, and a page reports on it.
     LOCK: ClassVar[str]
     PAGE: ClassVar[str]
+    # Files and, with a slash, folders in the folder of its state that belong to a copy.
+    FILES: ClassVar[tuple[str, ...]]
     # Its runs are comparable only if these are the same whenever it is resumed.
     SAME: ClassVar[tuple[str, ...]]
 
@@ -56,6 +58,10 @@ class ParentRecord(Record):
     def to_json(self) -> dict[str, Any]:
         """See `Record.to_json`; what looks like a secret is masked."""
         return super().to_json() | {"tracking_uri": masked_text(self.tracking_uri)}
+
+    def copied(self) -> Self:
+        """Return the record of a copy: MLflow's run stays that of the original."""
+        return replace(self, tracking_uri="", experiment_id="", run_id="", settled=True)
 
     def artifacts(self, storage: Storage) -> dict[str, str]:
         """Return what its MLflow run gets at the end: keys in its folder by artifact name.

@@ -13,7 +13,15 @@ from vinedresser.objects import Storage
 from vinedresser.objects.base import get_or_none
 from vinedresser.store.json_values import DAMAGE, known_fields, parse_json
 
-__all__ = ["Record", "first_free", "read_record", "write_first", "write_numbered", "write_record"]
+__all__ = [
+    "Record",
+    "encoded",
+    "first_free",
+    "read_record",
+    "write_first",
+    "write_numbered",
+    "write_record",
+]
 
 R = TypeVar("R", bound="Record")
 
@@ -52,8 +60,12 @@ def write_record(
         KeyTaken: ``exclusive`` and the record exists.
         StoreError: the storage refused.
     """
-    text = json.dumps(record.to_json(), indent=1, allow_nan=True) + "\n"
-    storage.put(key or record.KEY, [text.encode()], exclusive=exclusive)
+    storage.put(key or record.KEY, [encoded(record)], exclusive=exclusive)
+
+
+def encoded(record: Record) -> bytes:
+    """Return a record as it is stored."""
+    return (json.dumps(record.to_json(), indent=1, allow_nan=True) + "\n").encode()
 
 
 def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R | None:

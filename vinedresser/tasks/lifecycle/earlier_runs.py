@@ -11,9 +11,8 @@ from pathlib import Path
 from vinedresser.errors import StillRunning, TrackingError, VinedresserError
 from vinedresser.infra.catalog.known_tracking import with_known_uri
 from vinedresser.infra.catalog.run_notes import stored_tracking
-from vinedresser.infra.services.tracking import directory_of
 from vinedresser.infra.supervise.launcher import adopt
-from vinedresser.objects import LocalStorage, Location, open_storage
+from vinedresser.objects import Location, open_storage
 from vinedresser.plain_logs import plain_logger
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.store_runs import run_directories
@@ -26,6 +25,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.tasks.lifecycle.additional_runs import equip_additional
 from vinedresser.tasks.lifecycle.mlflow_metrics import send_metrics
+from vinedresser.tasks.lifecycle.mlflow_run import original_of
 from vinedresser.tasks.lifecycle.settle import end_of_run, settle_run
 
 __all__ = ["adopt_living", "bring_to_end", "runs_of_trial", "settle_left"]
@@ -130,7 +130,8 @@ def settle_left(location: Location) -> str:
     settled = tracking is None or tracking.settled
     # Before anything is written: it may be a copy, or somebody else's.
     known = with_known_uri(location, tracking) if tracking and not settled else None
-    original = known and _original(location, known)
+    run = read_record(storage, RunRecord) if known else None
+    original = known and run and original_of(location, RunRecord, run.id, known)
     if isinstance(location, Path):
         equip_additional(location)
     end = end_of_run(location)
@@ -145,18 +146,3 @@ def settle_left(location: Location) -> str:
     settle_run(location)
     said = f"{end.cause}; MLflow brought up to date" if was_over else f"{end.cause}: {end.reason}"
     return "; ".join((said, *faults))
-
-
-def _original(location: Location, tracking: TrackingRecord) -> Path | None:
-    """Return the directory that a run is a copy of, if its MLflow run was made for that one.
-
-    A run that was moved has no original: nothing is left where it was made.
-    """
-    run = read_record(open_storage(location), RunRecord)
-    if run is None or not isinstance(location, Path):
-        return None
-    made = Path(directory_of(tracking.uri, tracking.experiment_id, run.id))
-    if not made.is_absolute() or not made.is_dir() or made.samefile(location):
-        return None
-    other = read_record_or_none(LocalStorage(made), RunRecord, RunRecord.KEY, [])
-    return made if other is not None and other.id == run.id else None

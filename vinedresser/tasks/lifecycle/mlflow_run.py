@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from vinedresser.infra.catalog.known_tracking import require_known
 from vinedresser.infra.catalog.run_notes import RunNote, forget_run, note_run
 from vinedresser.infra.catalog.tracking_uri import sqlite_path
-from vinedresser.infra.services.tracking import DIRECTORY_TAG, RUN_TAG, create_run, finish
+from vinedresser.infra.services.tracking import (
+    DIRECTORY_TAG,
+    RUN_TAG,
+    create_run,
+    directory_of,
+    finish,
+)
 from vinedresser.infra.services.tracking.runs import PARENT_NAME_TAG
 from vinedresser.masking import masked_arguments
-from vinedresser.objects import Location, Storage
+from vinedresser.objects import LocalStorage, Location, Storage
 from vinedresser.processes import user_name
+from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import (
+    ParentRecord,
     RemedyRecord,
     RestartRecord,
     RunRecord,
@@ -21,7 +30,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.tasks.places.run_place import RunPlace
 
-__all__ = ["begin_tracking", "end_removed", "find_or_create"]
+__all__ = ["begin_tracking", "end_removed", "find_or_create", "original_of"]
 
 # MLflow's own tag: its table nests a run under the run that this names.
 _PARENT_TAG = "mlflow.parentRunId"
@@ -86,6 +95,32 @@ def find_or_create(
         started=run.created,
         new=new,
     )
+
+
+def original_of(
+    location: Location, kind: type[RunRecord | ParentRecord], own_id: str, tracking: TrackingRecord
+) -> Path | None:
+    """Return the directory of which another program has made a copy, with its id and MLflow run.
+
+    What was moved has no original: nothing is left where it was made.
+
+    Args:
+        location: a run, or the store of a sweep or pruning.
+        kind: the class of its record.
+        own_id: its id.
+        tracking: where MLflow keeps it.
+
+    Raises:
+        TrackingError: MLflow's database or server refused or is unavailable.
+        StoreError: the original cannot be read.
+    """
+    if not isinstance(location, Path):
+        return None
+    made = Path(directory_of(tracking.uri, tracking.experiment_id, own_id))
+    if not made.is_absolute() or not made.is_dir() or made.samefile(location):
+        return None
+    other = read_record_or_none(LocalStorage(made), kind, kind.KEY, [])
+    return made if other is not None and other.id == own_id else None
 
 
 def end_removed(

@@ -17,7 +17,7 @@ from vinedresser.infra.services.tracking import (
     prepare_tracking,
     reopen,
 )
-from vinedresser.objects import LocalStorage, Location
+from vinedresser.objects import LocalStorage, Location, open_storage
 from vinedresser.store.records import (
     EXPERIMENT_KEY,
     ParentRecord,
@@ -26,6 +26,7 @@ from vinedresser.store.records import (
     write_record,
 )
 from vinedresser.tasks.config.experiment import Experiment
+from vinedresser.tasks.lifecycle.mlflow_run import original_of
 from vinedresser.tasks.parents.parent_notes import note_parent
 
 P = TypeVar("P", bound=ParentRecord)
@@ -64,8 +65,12 @@ def begin_parent(
         _check(before, record, experiment.path, state, resume=resume)
         if join:
             return _joined(before, record, experiment.path)
-        before = before.resumed(record)
-        record = replace(before, tracking_uri=require_known(store, before.tracking_uri))
+        if not before.tracking_uri:
+            record = _own(before.resumed(record), record, experiment)
+        else:
+            before = before.resumed(record)
+            record = replace(before, tracking_uri=require_known(store, before.tracking_uri))
+            _refuse_copy(record, store)
     else:
         experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
         record = replace(record, experiment_id=experiment_id)
@@ -83,6 +88,32 @@ def begin_parent(
         write_record(storage, record)
     note_parent(store, record)
     return TrackingRecord(record.tracking_uri, record.experiment_id, "", parent=record.run_id)
+
+
+def _own(before: P, record: P, experiment: Experiment) -> P:
+    """Return the record of a copy that is resumed: it gets an id and an MLflow run of its own.
+
+    Args:
+        before: its record so far.
+        record: one as of a new sweep or pruning, with the id of no experiment.
+    """
+    if not isinstance(experiment.store, Path):
+        # The copy on the object store, which other machines may copy, is no longer complete.
+        open_storage(experiment.store).delete(record.KEY)
+    uri = experiment.tracking_uri
+    made = prepare_tracking(uri, experiment.tracking_experiment)
+    return replace(before, id=record.id, tracking_uri=uri, experiment_id=made)
+
+
+def _refuse_copy(record: P, store: Location) -> None:
+    """Refuse to resume what another program has copied: MLflow's run would be that of two."""
+    tracking = TrackingRecord(record.tracking_uri, record.experiment_id, record.run_id)
+    original = original_of(store, type(record), record.id, tracking)
+    if original is not None:
+        raise ConfigError(
+            f"{store}: a copy of {original}, whose MLflow run it would continue; resume that one, "
+            "or make the copy with `vinedresser copy`, after which each has its own"
+        )
 
 
 def _joined(before: P, record: P, path: Path) -> TrackingRecord:

@@ -28,6 +28,7 @@ from vinedresser.pruning.spec import MODEL, PruningRecord
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.records import ParentRecord, TrackingRecord, read_record, write_record
 from vinedresser.sweeps.spec import SweepRecord
+from vinedresser.tasks.lifecycle.mlflow_run import original_of
 from vinedresser.tasks.parents.kinds import is_held, is_removed
 from vinedresser.tasks.parents.parent_notes import end_removed_parent, forget_parent
 
@@ -117,6 +118,10 @@ def settle_parent(store: Location, kind: type[ParentRecord]) -> str:
     if record is None or record.settled or is_held(state, kind):
         return ""
     record = replace(record, tracking_uri=require_known(store, record.tracking_uri))
+    tracking = TrackingRecord(record.tracking_uri, record.experiment_id, record.run_id)
+    if (original := original_of(store, kind, record.id, tracking)) is not None:
+        write_record(LocalStorage(state), replace(record, settled=True))
+        return f"left alone: MLflow's run is that of {original}, of which this is a copy"
     if not record.end:
         tags: dict[str, object] = {f"{kind.WORD}.over": _GONE}
         if kind is SweepRecord:
