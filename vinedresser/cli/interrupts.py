@@ -96,7 +96,6 @@ def run_flow(
     the result is returned all the same.
 
     Args:
-        flow: the flow.
         work: its work, with the settings.
         parameters: its parameters, which Prefect shows.
 

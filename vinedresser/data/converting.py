@@ -74,8 +74,6 @@ def _stored(
     """Return a value as `bytes`, and what returns its fields.
 
     Args:
-        value: the value.
-        origin: its origin.
         whole: it is the content of a whole file.
     """
     if whole:

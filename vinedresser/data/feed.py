@@ -186,7 +186,6 @@ class Feed(ABC):
         """Return a batch of decoded values.
 
         Args:
-            batch: the batch.
             decode: called with each value, and with its entry of each of the arguments.
             arguments: see ``decode``, (records,).
         """

@@ -54,7 +54,6 @@ def make_index(objects: Sequence[DataObject], kind: str, opened: Format) -> Inde
     """Return the index of objects, from the cache where it is known.
 
     Args:
-        objects: the objects.
         kind: name of their format.
 
     Raises:

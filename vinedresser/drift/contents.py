@@ -27,7 +27,6 @@ class Column:
     """A column of a baseline.
 
     Args:
-        name: its name.
         kind: what it contains.
         width: dimensions of an embedding, otherwise 1.
         distance: number of rows of the baseline between nearly independent ones.
@@ -69,7 +68,6 @@ class Contents:
     """What a baseline consists of.
 
     Args:
-        columns: the columns.
         sample: a bounded sample of the rows, in random order, by column; see `read_column`.
         encoders: of each column, made from the first half of the sample.
         edges: of the streams of the columns that are monitored.

@@ -76,7 +76,6 @@ def save(baseline: Contents, folder: str | Path) -> None:
     """Write a baseline.
 
     Args:
-        baseline: the baseline.
         folder: directory, created if missing, for ``baseline.json`` and ``baseline.safetensors``.
 
     Raises:

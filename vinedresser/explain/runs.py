@@ -71,7 +71,6 @@ def explain_model(run: Run, model: Any) -> RunExplanation:
     with the highest loss, then those with the least confidence, up to 32.
 
     Args:
-        run: the run.
         model: a torch.nn.Module like the trained one; its weights are overwritten.
 
     Raises:

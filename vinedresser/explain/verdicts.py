@@ -356,7 +356,6 @@ def verdict(run: Run, faults: list[str] | None = None) -> Verdict:
     """Return the verdict on a run, as of its last refresh.
 
     Args:
-        run: the run.
         faults: receives a sentence for each damaged record.
 
     Raises:

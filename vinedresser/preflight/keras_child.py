@@ -40,7 +40,6 @@ class _Fit:
     """The first `fit` of a script.
 
     Attributes:
-        model: the model.
         given: arguments of the call by name.
         weights: its weights before; None if it was not built yet.
     """

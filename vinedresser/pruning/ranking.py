@@ -97,7 +97,6 @@ def rank(
 
     Args:
         tensors: the model's parameters and buffers by name.
-        criterion: the criterion.
         measured: what it needs measured.
 
     Raises:

@@ -224,7 +224,6 @@ class _Tried:
         """Measure a plan for longer, with its spread, and return the share that it leaves.
 
         Args:
-            plan: the plan.
             most: share up to which it fits.
         """
         prunable = self._removal.prunable

@@ -27,7 +27,6 @@ class Evaluator:
     """Evaluates a query within its budget; see `Budget`.
 
     Args:
-        query: the query.
         limits: what it may cost at an event.
     """
 

@@ -35,7 +35,6 @@ class FollowedQuery:
         run: the run, of which this object is the only user.
 
     Attributes:
-        query: the query.
         live: whether the training itself is asked; known from the first look on.
         over: no more answers will come.
     """

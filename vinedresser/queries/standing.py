@@ -63,7 +63,6 @@ class StandingQuery:
     the same time.
 
     Attributes:
-        query: the query.
         stream: name of the stream.
         ended: why the query was disabled, or None. It then costs nothing and answers nothing.
         answerable: an event has offered everything that it reads.

@@ -68,7 +68,6 @@ def mapped(batch: Batch, change: Callable[[Any], Any]) -> Batch:
     """Return a batch with other values.
 
     Args:
-        batch: the batch.
         change: called with each value, outermost first; the parts of a value that it returns as
             it is are changed in turn.
     """

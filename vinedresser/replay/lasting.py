@@ -22,7 +22,6 @@ class Again:
     """The step of a rank, run again.
 
     Attributes:
-        rank: the rank.
         comparison: how it compares with the training; gradients of several ranks are means.
         broken: whether gradients are not finite again.
         spoiled: name of a parameter that was not finite before the step, or "".

@@ -96,7 +96,6 @@ def recorded_step(snapshot: Snapshot, *, loaded: bool = False) -> RecordedStep:
     """Return the step of a snapshot.
 
     Args:
-        snapshot: the snapshot.
         loaded: whether the batches that data loaders returned are needed; otherwise they are None
             if they could not be stored, such as `bytes`.
 

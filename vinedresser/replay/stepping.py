@@ -163,7 +163,6 @@ def sample_of(batch: Batch, row: int) -> list[SampleTensor]:
     """Return the tensors of one sample.
 
     Args:
-        batch: its batch.
         row: index of the sample in it.
     """
     one = selected(batch, [row])

@@ -252,7 +252,6 @@ def capture_for(rules: Iterable[Rule], stated: Iterable[Need] = ()) -> CaptureCo
     """Return the capture configuration that exactly meets the needs of some rules.
 
     Args:
-        rules: the rules.
         stated: needs of what the user states.
 
     Raises:

@@ -45,7 +45,6 @@ class RuleRunner:
         pool: signals, updated at each step before the rule.
 
     Attributes:
-        rule: the rule.
         lacks: data that the rule needs and that the run does not have, such as "gradients" or
             "abs_mean of gradients"; if there are any, the rule has nothing to look at.
     """

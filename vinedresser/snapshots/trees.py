@@ -48,7 +48,6 @@ class HostArray(NamedTuple):
 
     Attributes:
         dtype: safetensors' name of the element type.
-        shape: shape.
         data: the elements; C-contiguous bytes.
     """
 
@@ -150,7 +149,6 @@ class Packer:
         """Return the tree of a value.
 
         Args:
-            value: the value.
             path: its path in the contents; names its tensors.
             depth: number of values around it.
         """

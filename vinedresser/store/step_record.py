@@ -22,7 +22,6 @@ class HostTensor(NamedTuple):
 
     Attributes:
         dtype: element type as spelled by safetensors, such as "F32", "BF16", "I64", "BOOL".
-        shape: the shape.
         data: the elements, in any numpy dtype of the same item size (numpy has no bfloat16 or
             float8). Copied if they are not C-contiguous.
     """

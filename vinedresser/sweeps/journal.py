@@ -342,9 +342,6 @@ class SweepStorage(JournalStorage):
     Optuna lists all trials several times for each proposal and each decision to prune; with
     10,000 trials that took most of the time of both.
 
-    Args:
-        journal: the journal.
-
     Raises:
         CorruptData: its entries do not describe studies and trials.
     """

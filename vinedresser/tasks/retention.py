@@ -145,7 +145,6 @@ def clean(store: Location, policy: Policy, *, delete: bool) -> Cleaned:
     Killed at any moment, it leaves no half of a run, and the next one completes it.
 
     Args:
-        store: the store.
         policy: which.
         delete: remove it.
 

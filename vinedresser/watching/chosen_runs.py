@@ -20,7 +20,6 @@ def compare_chosen(store: RunStore, names: Sequence[str], metric: str) -> Compar
     """Compare runs of a store.
 
     Args:
-        store: the store.
         names: names of the runs, as the store lists them.
         metric: the scalar by which they are ranked; "": see `choose_goal`.
 

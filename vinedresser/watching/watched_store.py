@@ -28,7 +28,6 @@ class WatchedRun:
     """A run of a store, opened for its page.
 
     Args:
-        store: the store.
         name: its name there.
 
     Attributes:

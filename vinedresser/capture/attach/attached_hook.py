@@ -64,7 +64,6 @@ class AttachedHook(Hook):
         """Watch a model that was detected in training.
 
         Args:
-            model: the model.
             optimizers: the optimizers that update it.
             name: see `Hook.watch`.
             leads: whether its optimizer's step is the last of a training step.

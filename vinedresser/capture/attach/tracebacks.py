@@ -18,7 +18,6 @@ class Entry(NamedTuple):
     """One entry of a traceback.
 
     Attributes:
-        frame: the frame.
         instruction: offset of the instruction in its bytecode.
         line: line in the source.
     """

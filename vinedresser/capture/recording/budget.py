@@ -100,7 +100,6 @@ class CaptureBudget:
         """Account for a train step in which tensors were due.
 
         Args:
-            step: the step.
             due: what was due in it.
         """
         if self.share >= 1:

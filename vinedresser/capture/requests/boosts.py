@@ -90,7 +90,6 @@ class FedShares:
     """Saves the share of each class in the records of the last 50 steps.
 
     Args:
-        mixture: the mixture.
         save: saves a number under its full name in the current step.
     """
 

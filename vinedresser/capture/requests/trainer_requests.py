@@ -30,7 +30,6 @@ class _Pending(NamedTuple):
     """A request that is not yet executed.
 
     Attributes:
-        request: the request.
         number: its number; None for a replayed change, which nobody waits for.
         values: for a replayed change, the new value for each parameter group.
     """

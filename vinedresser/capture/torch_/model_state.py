@@ -75,7 +75,6 @@ class ModelState:
 
         Args:
             recording: receives them.
-            optimizer: the optimizer.
             groups: return the number of parameter groups of the optimizers before it.
             gradients: whether the gradients are computed already.
         """

@@ -77,7 +77,6 @@ def module_info(module: nn.Module, *, root: bool) -> ModuleInfo:
     """Return class and activation function of a module.
 
     Args:
-        module: the module.
         root: whether it is the watched model itself.
     """
     return ModuleInfo(own_class(module).__name__, activation_name(module), root)

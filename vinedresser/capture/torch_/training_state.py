@@ -96,7 +96,6 @@ class TrainingState:
         """Capture the modules' modes at the start of a recording's first forward.
 
         Args:
-            recording: the recording.
             stepped: whether the optimizer whose steps end the train steps has already taken one in
                 it, after a forward that was not seen. The gradients are then those of this step,
                 and the next ones may be of another loss.

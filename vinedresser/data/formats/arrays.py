@@ -54,7 +54,6 @@ class _Array(NamedTuple):
     Attributes:
         name: its name, "" in npy.
         type: of its elements.
-        shape: its shape.
         start: byte offset of its first element.
     """
 

@@ -28,7 +28,6 @@ def read_attention(
     """Return the attention weights that a run captured in full at one step.
 
     Args:
-        run: the run.
         name: name of one tensor, such as "outputs/block.softmax()" of an attention written by hand;
             None: all of the ``attention`` collection.
         step: the step; None: the last one with attention.

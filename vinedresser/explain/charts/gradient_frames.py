@@ -44,7 +44,6 @@ class _Captured(NamedTuple):
     """A matrix with gradients, unread.
 
     Attributes:
-        segment: its segment.
         group: its group there.
         places: positions of the gradients in its layout.
         taken: whether a row of the matrix is a training step, bool [n].

@@ -72,7 +72,6 @@ def layer_statistic(run: Run, reduction: str, collection: str) -> LayerSeries | 
     """Return a statistic of each tensor of a collection, for training steps of rank 0.
 
     Args:
-        run: the run.
         reduction: name of the statistic, such as "zero_share".
         collection: name of the collection, such as "activations".
 

@@ -58,7 +58,6 @@ class Group:
     """Runs with the same configuration, which differ by their seeds at most.
 
     Attributes:
-        runs: the runs.
         values: last value of the metric of each run that finished with a finite one; runs with
             the same seeds and the same results count once: they say nothing about the spread.
     """
@@ -108,7 +107,6 @@ def choose_goal(
     this order if several are as frequent.
 
     Args:
-        runs: the runs.
         metric: name of the scalar, such as ``eval/accuracy``; None: choose it.
         towards: the better direction; None: by its name.
 

@@ -201,7 +201,6 @@ class _RankOutput:
     """The last output of a rank.
 
     Attributes:
-        rank: the rank.
         first: whether it is the one that failed first.
         lines: its last lines, without what looks like a secret.
     """

@@ -30,7 +30,6 @@ class ScalarSections:
     """The scalars of a run by section of the page.
 
     Attributes:
-        losses: the losses.
         metrics: all other scalars except those of the schedule.
         schedule: learning rate, timing and state, if they vary.
         constants: learning rate, timing and state, if they are constant.

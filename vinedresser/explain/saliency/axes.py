@@ -50,11 +50,7 @@ def reshaped(source: Sequence[int], role: Role, axis: Axis, output: Sequence[int
 
 
 class Arrangement(NamedTuple):
-    """A shape in which examples, rows and columns have dimensions of their own.
-
-    Attributes:
-        shape: the shape.
-    """
+    """A shape in which examples, rows and columns have dimensions of their own."""
 
     shape: list[int]
     places: dict[Role, int]

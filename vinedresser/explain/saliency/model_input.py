@@ -15,7 +15,6 @@ def as_input(model: Any, values: Any) -> Any:
     """Return inputs as a model takes them: tensors of its precision and device, if it is torch's.
 
     Args:
-        model: the model.
         values: an array [N, ...] of a request's or a baseline's inputs, or anything else, which is
             returned as it is.
     """

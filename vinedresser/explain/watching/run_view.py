@@ -17,7 +17,6 @@ def run_view(run: Run, siblings: Collection[str] = ()) -> View:
     """Return the overview of a run in any state, as of its last refresh.
 
     Args:
-        run: the run.
         siblings: names of the runs of its store, to which the page may link.
 
     Raises:

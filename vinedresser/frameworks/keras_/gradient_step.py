@@ -57,7 +57,6 @@ def gradients_by_path(
     Args:
         names: names of the model.
         optimizer: the optimizer that they were passed to.
-        gradients: the gradients.
         variables: their variables; None for all that the optimizer was built with.
     """
     paths = variable_paths(names)
@@ -75,7 +74,6 @@ class GradientStep:
 
     Args:
         model: a compiled model.
-        names: its names.
         eager: run it eagerly even if the model runs as a graph.
     """
 

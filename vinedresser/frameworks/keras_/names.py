@@ -55,7 +55,6 @@ class Names:
         prefix: prefix of every path, without the dot; None for no prefix.
 
     Attributes:
-        model: the model.
         prefix: the prefix with its dot, or "".
         root: path of the model: its prefix or its class name.
     """

@@ -58,7 +58,6 @@ class Call:
 
     Attributes:
         name: name without namespace, overload and the underscore of in-place operators.
-        operator: the operator.
         args: its positional arguments.
         kwargs: its keyword arguments.
         outputs: the tensors that it returned.

@@ -72,7 +72,6 @@ class CompiledCalls:
     pickles.
 
     Args:
-        model: the model.
         before: called with the model, its args and kwargs before each call; returns others, or None
             for the same.
         after: called with the model, its args and its output after each call; the output is None

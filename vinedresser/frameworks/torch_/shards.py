@@ -18,7 +18,6 @@ class Shard:
 
     Attributes:
         tensor: the part.
-        axis: the axis.
         number: number of the part, from 0.
         parts: number of parts.
     """

@@ -36,7 +36,6 @@ class GroupTensors:
     """A group with its tensors and what was measured of it.
 
     Attributes:
-        group: the group.
         tensors: the model's parameters and buffers by name.
         measured: what was measured of the model.
     """

@@ -97,7 +97,6 @@ class Channels:
 
         Args:
             key: name of the variable; one that starts with "/" for none.
-            axis: the axis.
             size: its length.
             role: what it means to the channels.
             layer: path of the layer.
@@ -177,7 +176,6 @@ class Channels:
         """Return a tensor's labels with those along axes united, if other axes tell them apart.
 
         Args:
-            tensor: the tensor.
             axes: axes along which positions are not told apart; their size of labels becomes 1.
             reason: what treats them alike.
 

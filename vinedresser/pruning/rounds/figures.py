@@ -63,7 +63,6 @@ def refuse_nonfinite(model: Any, example: Any, name: str) -> None:
     """Refuse a model with a parameter that is NaN or infinite; a buffer may be, such as a mask.
 
     Args:
-        model: the model.
         example: an input of it.
         name: name of the function that trained it, for the message.
 

@@ -28,7 +28,6 @@ class UserFunctions:
         train: fine-tunes a model; None if a command does.
         evaluate: returns the figure of a model.
         losses: yields the losses of some batches of a model; None if the criterion needs none.
-        criterion: the criterion.
 
     Raises:
         ConfigError: one of them does not exist.

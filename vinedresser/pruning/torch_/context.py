@@ -153,8 +153,6 @@ class Context:
         """Record what is known of a tensor; layers in which nothing varies are locked.
 
         Args:
-            tensor: the tensor.
-            layers: its layers.
             from_input: whether it depends on the model's input.
             noise: whether it was drawn at random, maybe in a size that follows that of others.
         """

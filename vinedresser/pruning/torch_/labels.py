@@ -17,7 +17,6 @@ class Axis(NamedTuple):
 
     Attributes:
         tensor: name of the parameter or buffer.
-        axis: the axis.
         first: label of its first index; the others follow.
         size: number of indices.
     """

@@ -145,7 +145,6 @@ def copied(model: torch.nn.Module, replaced: Mapping[int, torch.Tensor]) -> torc
     """Return a deep copy of a model, in evaluation mode.
 
     Args:
-        model: the model.
         replaced: tensors to put in the place of others, by the id of the others.
 
     Raises:

@@ -40,7 +40,6 @@ class Budget:
     garbage, which take as long as the program has objects.
 
     Args:
-        limits: the limits.
         first: it is the first evaluation.
         clock: time of the thread in seconds.
     """

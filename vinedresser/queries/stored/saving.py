@@ -76,7 +76,6 @@ class StreamWriter:
     writer leaves no half of a line. Not for the thread of the training, since writing takes time.
 
     Args:
-        rank: the rank.
         most: maximum bytes of the stream, with what it has already.
 
     Attributes:

@@ -136,7 +136,6 @@ def sample_of(batch: KerasBatch, row: int) -> list[SampleTensor]:
     """Return the tensors of one sample that hold numbers.
 
     Args:
-        batch: its batch.
         row: index of the sample in it.
     """
     return [

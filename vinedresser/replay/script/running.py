@@ -26,7 +26,6 @@ def run_script(
     """Run the script up to the end of the step.
 
     Args:
-        snapshot: the snapshot.
         command: path of the script, and its arguments.
         samples: see `ScriptSettings`.
         locate: see `ScriptSettings`.

@@ -28,7 +28,6 @@ class ScriptReplayed:
     """A snapshot that was run again in the script that trained.
 
     Attributes:
-        snapshot: the snapshot.
         command: the script and its arguments.
         eager: see `replay`.
         result: what the script computed.
@@ -63,7 +62,6 @@ def replay(snapshot: Snapshot, command: Sequence[str], *, eager: bool = False) -
     before its first step, it does again.
 
     Args:
-        snapshot: the snapshot.
         command: path of the Python script, and its arguments as for the training.
         eager: whether what `torch.compile` has compiled is run as it is written.
 

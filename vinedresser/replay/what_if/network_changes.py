@@ -68,7 +68,6 @@ def likely_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
     """Yield changes for which there is a reason in what was seen.
 
     Args:
-        training: the training.
         facts: what is known about it.
     """
     others = _untrained(training.model, training.optimizers)
@@ -145,7 +144,6 @@ def output_changes(training: Changeable, facts: Facts) -> Iterator[Change]:
     can be so without end, and one that takes probabilities says nothing of outputs that are none.
 
     Args:
-        training: the training.
         facts: what is known about it.
     """
     network = facts.network

@@ -20,7 +20,6 @@ class BatchOrigins(NamedTuple):
     """Origins of the records of a batch.
 
     Attributes:
-        origins: the origins.
         in_order: whether row i of the batch is record i; otherwise its rows are among the records.
     """
 
@@ -60,7 +59,6 @@ def row_origins(step: Step, rows: Sequence[bytes]) -> dict[bytes, Origin]:
     """Return the origins of rows by their digests; {} if they are not known.
 
     Args:
-        step: the step.
         rows: digests of all captured rows of its batch (`whole_rows`).
 
     Raises:

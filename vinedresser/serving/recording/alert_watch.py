@@ -35,7 +35,6 @@ class _Active:
     """An alert that is being answered.
 
     Attributes:
-        number: its number.
         request: what it asks for.
         log: where the inputs go.
         found: number of its requests whose inputs were written.

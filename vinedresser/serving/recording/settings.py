@@ -18,7 +18,6 @@ class Settings:
         features: names of features; see `describe`.
         classify: how to read predictions; see `describe`.
         sample: share of the requests to record.
-        limits: the limits.
     """
 
     folder: ServiceFolder

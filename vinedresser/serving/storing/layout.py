@@ -146,7 +146,6 @@ class AlertAnswer(Record):
     """The answer of one process to an `AlertRequest`.
 
     Attributes:
-        process: the process.
         found: number of requests of the alert whose inputs it had and has written.
         following: number of further requests whose inputs it has written.
         done: it writes nothing more for this alert.

@@ -30,8 +30,6 @@ class OpenLog:
     """The run directory that is being written.
 
     Attributes:
-        name: its name.
-        storage: its storage.
         committer: commits its segments.
         started: start, seconds since the epoch.
         steps: number of committed steps.

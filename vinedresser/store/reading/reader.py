@@ -145,7 +145,6 @@ class Run:
 
         Args:
             mode: only this mode; None: all modes.
-            rank: the rank.
         """
         history = self._histories.get(rank)
         if history is None:
@@ -212,8 +211,6 @@ class Run:
 
         Args:
             step: the optimizer step.
-            mode: the mode.
-            rank: the rank.
         """
         history = self._histories.get(rank)
         if history is None:
@@ -258,7 +255,6 @@ class Run:
         Args:
             select: a collection such as "losses", or a regex (`re.search`); None: all.
             mode: only this mode; None: all modes (see `Column.modes`).
-            rank: the rank.
 
         Raises:
             ConfigError: the regex is invalid.
@@ -279,7 +275,6 @@ class Run:
             reduction: scalar reduction, such as "l2".
             select: a collection such as "gradients", or a regex; None: all.
             mode: only this mode; None: all modes.
-            rank: the rank.
 
         Raises:
             ConfigError: the regex is invalid.
@@ -294,7 +289,6 @@ class Run:
         Args:
             select: a collection such as "gradients", or a regex; None: all.
             mode: only this mode; None: all modes.
-            rank: the rank.
 
         Returns:
             One row per value, with the columns name, reduction ("" for a scalar), mode, step, time

@@ -71,11 +71,7 @@ class Column:
 
 
 class Columns(Mapping[str, Column]):
-    """Columns by name.
-
-    Args:
-        columns: the columns.
-    """
+    """Columns by name."""
 
     def __init__(self, columns: Iterable[Column]) -> None:
         self._columns = {column.name: column for column in columns}

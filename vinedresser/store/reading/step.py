@@ -24,7 +24,6 @@ class SegmentColumns:
     """Scalars and statistics of one segment, read for many of its steps at once.
 
     Args:
-        segment: the segment.
         first: ordinal of its first record within the rank.
         selector: knows the members of each collection.
     """

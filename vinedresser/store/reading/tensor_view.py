@@ -88,7 +88,6 @@ class TensorView:
 
         Args:
             mode: only this mode; None: all modes.
-            rank: the rank.
             reduction: one of `vector_reductions`; None: the full tensor.
 
         Raises:
@@ -138,7 +137,6 @@ class TensorView:
 
         Args:
             mode: only this mode; None: all modes.
-            rank: the rank.
 
         Yields:
             The step, and the tensor as returned by `value`.
@@ -188,7 +186,6 @@ class TensorView:
         Args:
             reduction: one of `reductions`.
             mode: only this mode; None: all modes.
-            rank: the rank.
 
         Raises:
             UnknownTensor: this statistic was never captured for the tensor, or is a vector.
@@ -233,8 +230,6 @@ class TensorView:
 
         Args:
             step: a step at which it was captured; see `steps`.
-            mode: the mode.
-            rank: the rank.
             absolute: return the distribution of the magnitudes ("abs_histogram").
 
         Raises:
@@ -254,8 +249,6 @@ class TensorView:
             statistic: the statistic without prefix: "l2" for "channel_l2". For "histogram", the
                 result is float64 [channels, 2 + 64]: see `Histogram.unpacked`.
             step: a step at which it was captured; see `steps`.
-            mode: the mode.
-            rank: the rank.
 
         Raises:
             UnknownTensor: this statistic was never captured for the tensor.
@@ -273,7 +266,6 @@ class TensorView:
         Args:
             reduction: scalar reduction, such as "l2" or "abs_p99".
             mode: only this mode; None: all modes.
-            rank: the rank.
 
         Raises:
             ConfigError: no such reduction, or it is not a scalar.

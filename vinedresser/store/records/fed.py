@@ -20,7 +20,6 @@ class FedRecord(Record):
     """What the data sets of `vinedresser.data` have fed to a rank, written by its hook.
 
     Attributes:
-        rank: the rank.
         time: seconds since the epoch.
         data_sets: for each ``objects``, ``records``, ``iterations`` and ``damaged``, the numbers of
             objects fed, of records, of iterations and of damaged records left out; ``seconds`` by

@@ -21,7 +21,6 @@ class Heartbeat(Record):
     """The heartbeat of a rank, written every second by the hook's writer thread.
 
     Attributes:
-        rank: the rank.
         process: identity of the writing process (`ProcessIdentity`).
         last_step: last completed optimizer step, -1 before the first.
         time: seconds since the epoch.

@@ -74,7 +74,6 @@ def check_hosts(launcher: LauncherSettings, hosts: int | list[str], ranks: int) 
     """Check how many ranks a launcher is to start, and on which hosts.
 
     Args:
-        launcher: the launcher.
         hosts: number of hosts, or their names.
         ranks: number of ranks on all hosts together.
 

@@ -231,7 +231,6 @@ class SupervisorRecord(Record):
     """Identities of the supervisor and of the processes that it started.
 
     Attributes:
-        supervisor: the supervisor.
         trainer: the trainer; of several ranks, rank 0.
         started: seconds since the epoch.
         peers: the other ranks, in order.

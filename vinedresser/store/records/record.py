@@ -52,7 +52,6 @@ def write_record(
     """Store a record atomically.
 
     Args:
-        record: the record.
         key: its key; None: the `KEY` of its class.
         exclusive: do not replace an existing record.
 

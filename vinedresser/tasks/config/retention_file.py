@@ -114,7 +114,6 @@ class Retention:
     """A checked retention file.
 
     Attributes:
-        store: the store.
         policy: which of its runs are removed.
         delete: whether they are removed, or listed.
     """

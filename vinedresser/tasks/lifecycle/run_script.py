@@ -226,7 +226,6 @@ def run_script(place: RunPlace, tracking: TrackingRecord | None = None) -> Scrip
     """Run the script that was prepared in a place, and settle its runs.
 
     Args:
-        place: the place.
         tracking: where MLflow keeps its runs, without a run; None: it gets none.
 
     `RunPlace.arrived` then has the runs of the script that are complete in their store.

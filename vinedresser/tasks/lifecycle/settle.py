@@ -170,7 +170,6 @@ def _artifacts(run: Run, faults: list[str]) -> Iterator[dict[str, Path]]:
     Copies: MLflow's client would follow a link in the run, which may lead anywhere.
 
     Args:
-        run: the run.
         faults: receives a sentence for each of them that is not a file.
     """
     readable = {

@@ -178,7 +178,6 @@ def leave_pruning_artifact(
     """Leave an artifact on Prefect's pages: the rounds, and which one is the result.
 
     Args:
-        pruning: the pruning.
         pruned: its result.
         tracking: MLflow's run of it, as the rounds' parent.
     """

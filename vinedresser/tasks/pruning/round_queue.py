@@ -225,7 +225,6 @@ class RoundQueue(RunQueue[RoundRuns]):
         correct: makes the run that replaces one that a rule stopped.
 
     Attributes:
-        pruning: the pruning.
         rounds: records of the complete rounds, from round 0; those of an earlier process at first.
         over: why no other round begins; "" while one may.
         rule: the rule that ended it; "" if none did.

@@ -135,7 +135,6 @@ def sweep_result(
 
     Args:
         runner: runner of the sweep.
-        study: its study.
         tracking: MLflow's run of it, as the trials' parent.
         problems: what went wrong beside the trials.
     """
@@ -164,7 +163,6 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
     Of a sweep whose folder was removed, MLflow is told the end.
 
     Args:
-        sweep: the sweep.
         swept: its result.
         tracking: MLflow's run of it, as the trials' parent.
 
@@ -232,7 +230,6 @@ def leave_sweep_artifact(sweep: Sweep, swept: SweepResult, tracking: TrackingRec
     """Leave an artifact on Prefect's pages: the best trials, and those with a fault.
 
     Args:
-        sweep: the sweep.
         swept: its result.
         tracking: MLflow's run of it, as the trials' parent.
     """

@@ -73,7 +73,6 @@ class SweepRunner:
         order: how workers of a cluster train; None: trials train in local processes.
 
     Attributes:
-        sweep: the sweep.
         over: why no other trial begins; "" while one may.
         problem: what is wrong with the sweep as a whole; "" for nothing.
     """

@@ -46,7 +46,6 @@ class TrialRuns:
     """A trial: one run, or several if one crashed or was interrupted.
 
     Args:
-        sweep: the sweep.
         proposal: its configuration.
         earlier: an earlier process of the sweep began it.
 

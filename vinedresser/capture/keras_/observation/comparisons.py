@@ -26,7 +26,6 @@ class Comparison(NamedTuple):
 
     Attributes:
         loss: the object, or a `LossFunction`.
-        value: its value.
         labels: what it compares the predictions with.
         predictions: a tensor, or a nesting of tensors.
     """

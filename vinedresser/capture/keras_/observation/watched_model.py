@@ -38,7 +38,6 @@ class WatchedModel:
         on_new_layers: called when the model has new layers.
 
     Attributes:
-        model: the model.
         names: names of its layers and variables.
         writer: writes captured tensors into recordings.
         counter: counts optimizer steps.
@@ -230,7 +229,6 @@ class _RecordingWriter:
         """Write the losses and metrics returned by a step of Keras.
 
         Args:
-            recording: the recording.
             logs: scalars by name, or by name mappings of such, whose keys are then the names, as in
                 Keras's own logs; anything other than a mapping is ignored.
             known: full names to skip, since a more exact value was captured.

@@ -22,7 +22,6 @@ class _Kept(NamedTuple):
     """A buffer and its copy.
 
     Attributes:
-        buffer: the buffer.
         version: its version when it was copied.
         place: address of the elements that `views` shows.
         views: numpy views of the buffer and of the copy, whose assignment takes a third of the time

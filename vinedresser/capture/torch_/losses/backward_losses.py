@@ -203,7 +203,6 @@ class BackwardLosses:
         """Return what a loss compared and where it is due; None if nothing is.
 
         Args:
-            loss: the loss.
             first: whether it is the first one since the last step of an optimizer.
         """
         if self.sink is None:

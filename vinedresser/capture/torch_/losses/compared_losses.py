@@ -28,7 +28,6 @@ class Kernel(NamedTuple):
 
     Attributes:
         owner: module that holds it.
-        name: its name.
         reduction: position of the reduction in its arguments, after input, target and weights.
         kind: of a cross-entropy, "soft" if its labels are probabilities; of a divergence, "per row"
             or "per element".

@@ -283,7 +283,6 @@ def _evaluated(kernel: Kernel, args: tuple[Any, ...], value: Any) -> Evaluated |
     """Return the loss that a kernel has computed; None if it is no mean and none follows.
 
     Args:
-        kernel: the kernel.
         args: its arguments: predictions, labels, perhaps weights, the reduction and settings.
     """
     predictions, labels, *weights = args[: kernel.reduction]

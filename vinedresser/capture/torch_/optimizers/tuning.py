@@ -19,7 +19,6 @@ class TorchLearningRate:
     """The learning rates of an optimizer's parameter groups.
 
     Args:
-        optimizer: the optimizer.
         schedulers: its schedulers; their ``base_lrs`` change in proportion.
 
     Raises:

@@ -60,7 +60,6 @@ def guard_updates(booster: Booster, look: Look) -> None:
     Rounds with an objective of XGBoost are left as they are.
 
     Args:
-        booster: the booster.
         look: receives each call; what it returns is ignored.
     """
     _looks[booster] = look

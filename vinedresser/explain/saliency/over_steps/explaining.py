@@ -46,7 +46,6 @@ def saliency_over_steps(run: Run, model: Any) -> SaliencyOverSteps:
     """Explain up to 6 captured examples with the weights of up to 7 captured steps.
 
     Args:
-        run: the run.
         model: a torch.nn.Module like the trained one; its weights are overwritten.
 
     Raises:

@@ -68,7 +68,6 @@ def load_step(run: Run, model: Any, mode: Mode, step: int) -> None:
     """Give a model the weights of a step.
 
     Args:
-        run: the run.
         model: the torch.nn.Module; its weights are overwritten.
         step: one of `captured_steps`.
 

@@ -49,7 +49,6 @@ def axes_of_output(
     """Return the axes of a result of an operator; one that cannot be followed is missing.
 
     Args:
-        call: the call.
         sources: its arguments that depend on the input, with their axes, before the call.
         place: number of the result among its results.
     """

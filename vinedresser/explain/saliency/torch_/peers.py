@@ -29,7 +29,6 @@ def attributions(
     """Return signed attributions of a model in evaluation mode.
 
     Args:
-        model: the model.
         forward: runs it: [batch, ...] to [batch, outputs].
         inputs: floating-point, [batch, ...].
         targets: int64 [batch].

@@ -214,8 +214,6 @@ class _Followed:
         """Note the axes of a tensor.
 
         Args:
-            tensor: the tensor.
-            axes: its axes.
             fresh: whether its storage is new, perhaps in the place of another one.
         """
         if fresh:

@@ -354,8 +354,6 @@ class _Host:
     """One process of the launcher, and the ranks that it starts.
 
     Attributes:
-        number: its number.
-        ranks: its ranks.
         report: its last report; None before the first.
         seen: when that arrived, by the monotonic clock.
         over: whether its ranks have ended, or count as such.

@@ -71,7 +71,6 @@ class Segments:
         """Upload the first of a rank's pending segments, at most `AT_ONCE`.
 
         Args:
-            rank: the rank.
             seqs: numbers of its pending segments, ascending.
 
         Raises:

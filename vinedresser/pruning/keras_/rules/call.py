@@ -73,8 +73,6 @@ class Call:
         """Return the labels of an axis of a variable of the layer: int64 [size].
 
         Args:
-            variable: the variable.
-            axis: its axis.
             role: what it means to the channels.
             kind: "filters" or "units": what the layer makes.
 

@@ -88,7 +88,6 @@ def together(call: Call, tensors: Sequence[Labelled]) -> Labelled:
     """Return the labels of what is computed element by element from tensors of one rank.
 
     Args:
-        call: the call.
         tensors: its inputs; axes of length 1 are broadcast.
     """
     found = tensors[0]

@@ -21,7 +21,6 @@ class KerasScriptReplayed:
     """A snapshot of a Keras model that was run again in the script that trained it.
 
     Attributes:
-        snapshot: the snapshot.
         command: the script and its arguments.
         eager: see `replay`.
         outcome: what the script computed.
@@ -49,7 +48,6 @@ def replay(
     of the model.
 
     Args:
-        snapshot: the snapshot.
         command: path of the Python script, and its arguments as for the training.
         eager: whether graphs and functions of the script are run as they are written.
 

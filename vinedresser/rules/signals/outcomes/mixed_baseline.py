@@ -26,7 +26,6 @@ class _Input(NamedTuple):
     """One input of a row.
 
     Attributes:
-        name: its name.
         shape: shape of an array without its rows.
         integers: whether the numbers are tokens or ids.
     """

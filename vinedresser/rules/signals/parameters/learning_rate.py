@@ -29,7 +29,6 @@ class LearningRate:
 
     Attributes:
         name: name that the user gave it.
-        value: value.
         tunable: it is a hyperparameter of the run, so that a correction can name it.
     """
 

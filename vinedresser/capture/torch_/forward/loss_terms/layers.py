@@ -51,7 +51,6 @@ def input_gradient(module: nn.Module, value: Tensor, gradient: Tensor) -> Tensor
     """Return the gradient of the argument of a linear module.
 
     Args:
-        module: the module.
         value: its argument, [K, ...].
         gradient: gradient of its result, [K, ...].
 
