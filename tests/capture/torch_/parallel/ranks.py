@@ -6,20 +6,19 @@ import atexit
 import faulthandler
 import os
 import runpy
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from tests.paths import ROOT
+from tests.warm_python import TORCH
 
 __all__ = ["ROOT", "join", "rank_environment", "run_ranks", "start_ranks"]
 
@@ -62,27 +61,17 @@ def start_ranks(
             process.communicate()
 
 
-def run_ranks(
-    module: str, *arguments: str | Path, world: int = 2, timeout: float = 150
-) -> list[str]:
+def run_ranks(module: str, *arguments: str | Path, world: int = 2) -> list[str]:
     """Run a module once for each rank to its end, check that all ended well; return stderr.
 
-    One process loads torch and forks the ranks: loading it takes seconds of a core.
+    The process that forks the ranks is forked itself, by one that has loaded torch.
     """
     with tempfile.TemporaryDirectory() as folder:
         errors = [Path(folder, str(rank)) for rank in range(world)]
-        command = [sys.executable, "-m", __name__, folder, str(world), module]
-        process = subprocess.Popen(
-            [*command, *map(str, arguments)], cwd=ROOT, start_new_session=True
-        )
-        try:
-            code = process.wait(timeout)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        said = [error.read_text(encoding="utf-8") for error in errors]
-    assert code == 0, "\n".join(said)
+        words = ["-m", __name__, folder, str(world), module, *map(str, arguments)]
+        done = TORCH.run(words, ROOT, os.environ, merged=True)
+        said = [error.read_text(encoding="utf-8") for error in errors if error.exists()]
+    assert done.returncode == 0, "\n".join([done.stdout, *said])
     return said
 
 
@@ -100,8 +89,6 @@ def join(folder: Path) -> int:
 
 def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> int:
     """Run a module in a forked child for each rank, with a file for its stderr; return a code."""
-    # What any optimizer loads.
-    import_module("torch._dynamo")
     children = []
     for rank in range(world):
         pid = os.fork()
