@@ -18,8 +18,7 @@ from vinedresser.capture import Hook
 from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.errors import ConfigError
 from vinedresser.objects import LocalStorage
-from vinedresser.store.reading.controls import read_controls
-from vinedresser.store.records import ControlRecord, TrainerAnswer
+from vinedresser.store.records import ControlRecord, TrainerAnswer, read_journal
 
 
 class Knob:
@@ -60,7 +59,7 @@ def tampered(path: Path, **fields: Any) -> Callable[[], TrainerAnswer | None]:
 
 def journal(path: Path) -> list[ControlRecord]:
     faults: list[str] = []
-    found = read_controls(LocalStorage(path), faults)
+    found = read_journal(LocalStorage(path), ControlRecord, faults)
     assert faults == []
     return found
 

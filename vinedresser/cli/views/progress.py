@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from vinedresser.cli.views.beside import shown_beside
 from vinedresser.cli.views.console import console, say, tell
 from vinedresser.cli.views.latest_values import LatestValues, fitting
 from vinedresser.cli.views.results import print_result, print_suspicions, retry_line
@@ -43,15 +44,8 @@ def progress(store: Location) -> Iterator[None]:
     Draw bars on a terminal; elsewhere print a line when a run starts or ends.
     """
     earlier = set[Location](places_in(store))
-    over = threading.Event()
-    show = _show_bars if console.is_terminal else _show_lines
-    thread = threading.Thread(target=show, args=(store, earlier, over), daemon=True)
-    thread.start()
-    try:
+    with shown_beside(_show_bars if console.is_terminal else _show_lines, store, earlier):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _show_lines(store: Location, reported: set[Location], over: threading.Event) -> None:

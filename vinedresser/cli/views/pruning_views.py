@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from vinedresser.cli.views.beside import shown_when_observed
 from vinedresser.cli.views.console import console, plain_table
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.sensitivity import amounts_within
@@ -31,24 +32,9 @@ __all__ = [
 _POLL = 0.25
 
 
-@contextmanager
-def round_progress() -> Iterator[None]:
+def round_progress() -> AbstractContextManager[None]:
     """Print a line when a round of the pruning in the body ends."""
-    over = threading.Event()
-    views: list[threading.Thread] = []
-
-    def watch(queue: RoundQueue) -> None:
-        views.append(threading.Thread(target=_show, args=(queue, over), daemon=True))
-        views[-1].start()
-
-    token = round_observer.set(watch)
-    try:
-        yield
-    finally:
-        round_observer.reset(token)
-        over.set()
-        for view in views:
-            view.join()
+    return shown_when_observed(round_observer, _show)
 
 
 def _show(queue: RoundQueue, over: threading.Event) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rich.console import Group
@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from vinedresser.cli.views.beside import shown_when_observed
 from vinedresser.cli.views.column_choice import columns_that_fit
 from vinedresser.cli.views.console import console, plain, plain_table, tell
 from vinedresser.cli.views.latest_values import LatestValues, fitting
@@ -39,8 +40,7 @@ _READ = 1.0
 _LEVELS = {"failed": "error", "stopped": "warning"}
 
 
-@contextmanager
-def sweep_progress(begins: Callable[[], object]) -> Iterator[None]:
+def sweep_progress(begins: Callable[[], object]) -> AbstractContextManager[None]:
     """Show the progress of the sweep that runs in the body.
 
     Draw a table of the running trials and a summary on a terminal; elsewhere print a line when a
@@ -49,22 +49,12 @@ def sweep_progress(begins: Callable[[], object]) -> Iterator[None]:
     Args:
         begins: called when there is something to show.
     """
-    over = threading.Event()
-    views: list[threading.Thread] = []
 
-    def watch(runner: SweepRunner) -> None:
+    def show(runner: SweepRunner, over: threading.Event) -> None:
         begins()
-        views.append(threading.Thread(target=_show, args=(runner, over), daemon=True))
-        views[-1].start()
+        _show(runner, over)
 
-    token = observer.set(watch)
-    try:
-        yield
-    finally:
-        observer.reset(token)
-        over.set()
-        for view in views:
-            view.join()
+    return shown_when_observed(observer, show)
 
 
 class SweepView:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vinedresser.cli.views.beside import shown_beside
 from vinedresser.cli.views.latest_values import LatestValues, fitting
 from vinedresser.errors import VinedresserError
 from vinedresser.plain_text import visible
@@ -38,14 +39,8 @@ def live_title(directory: Path, total: int | None) -> Iterator[None]:
     if in_notebook or not sys.stderr.isatty() or os.environ.get("TERM", "") in _UNTITLED:
         yield
         return
-    over = threading.Event()
-    thread = threading.Thread(target=_show, args=(directory, total, over), daemon=True)
-    thread.start()
-    try:
+    with shown_beside(_show, directory, total):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _write(text: str) -> None:

@@ -3,30 +3,8 @@
 from __future__ import annotations
 
 from vinedresser.errors import ConfigError
-from vinedresser.objects import Storage, open_storage
-from vinedresser.objects.base import get_or_none
-from vinedresser.store.json_values import parse_json
-from vinedresser.store.records import ControlRecord, read_json_lines
-
-__all__ = ["changes_of", "read_controls"]
-
-
-def read_controls(storage: Storage, faults: list[str]) -> list[ControlRecord]:
-    """Return the journal of a run's changes, in order.
-
-    Args:
-        faults: receives one sentence if lines are damaged.
-
-    Raises:
-        StoreError: the storage refused.
-    """
-    return read_json_lines(
-        get_or_none(storage, ControlRecord.KEY) or b"",
-        lambda line: ControlRecord.from_json(parse_json(line)),
-        place=f"{storage.location}/{ControlRecord.KEY}",
-        what="a change",
-        faults=faults,
-    )
+from vinedresser.objects import open_storage
+from vinedresser.store.records import ControlRecord, read_journal
 
 
 def changes_of(location: str) -> list[ControlRecord]:
@@ -39,7 +17,7 @@ def changes_of(location: str) -> list[ControlRecord]:
     if not location:
         return []
     faults: list[str] = []
-    found = read_controls(open_storage(location), faults)
+    found = read_journal(open_storage(location), ControlRecord, faults)
     if faults or not found:
         why = faults[0] if faults else f"{location}: nothing was changed in this run"
         raise ConfigError(f"live.replay: {why}")

@@ -14,7 +14,6 @@ from vinedresser.errors import NotARun, UnknownTensor, did_you_mean
 from vinedresser.objects import Storage, open_storage
 from vinedresser.store.index.layout import LayoutPool
 from vinedresser.store.problems import Problems
-from vinedresser.store.reading.controls import read_controls
 from vinedresser.store.reading.findings import Findings, read_findings
 from vinedresser.store.reading.following import Urgency, follow
 from vinedresser.store.reading.history import History
@@ -24,9 +23,15 @@ from vinedresser.store.reading.selection import Selector
 from vinedresser.store.reading.series import Columns, frame_of
 from vinedresser.store.reading.step import SegmentColumns, Step
 from vinedresser.store.reading.store_runs import run_record
-from vinedresser.store.reading.system import read_system, system_columns
+from vinedresser.store.reading.system import system_columns
 from vinedresser.store.reading.tensor_view import TensorView
-from vinedresser.store.records import ControlRecord, RunRecord, strays
+from vinedresser.store.records import (
+    ControlRecord,
+    RunRecord,
+    SystemRecord,
+    read_journal,
+    strays,
+)
 from vinedresser.store.reductions import base_name, derived_name
 from vinedresser.store.segments.segment import Segment
 from vinedresser.store.status import Status, run_status
@@ -337,7 +342,7 @@ class Run:
             StoreError: the storage refused.
         """
         damaged: list[str] = []
-        found = read_controls(self.storage, damaged)
+        found = read_journal(self.storage, ControlRecord, damaged)
         for fault in damaged:
             self._problems.note(fault)
         return found
@@ -352,7 +357,7 @@ class Run:
             StoreError: the storage refused.
         """
         damaged: list[str] = []
-        found = system_columns(read_system(self.storage, damaged))
+        found = system_columns(read_journal(self.storage, SystemRecord, damaged))
         for fault in damaged:
             self._problems.note(fault)
         return found

@@ -1,4 +1,4 @@
-"""Reading the system metrics of a run."""
+"""The system metrics of a run as columns."""
 
 from __future__ import annotations
 
@@ -6,31 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vinedresser.objects import Storage
-from vinedresser.objects.base import get_or_none
-from vinedresser.store.json_values import parse_json
 from vinedresser.store.reading.series import Column, Columns
-from vinedresser.store.records import SystemRecord, read_json_lines
-
-__all__ = ["read_system", "system_columns"]
-
-
-def read_system(storage: Storage, faults: list[str]) -> list[SystemRecord]:
-    """Return the load of the machine of a run over time.
-
-    Args:
-        faults: receives one sentence if lines are damaged.
-
-    Raises:
-        StoreError: the storage refused.
-    """
-    return read_json_lines(
-        get_or_none(storage, SystemRecord.KEY) or b"",
-        lambda line: SystemRecord.from_json(parse_json(line)),
-        place=f"{storage.location}/{SystemRecord.KEY}",
-        what="a record of system metrics",
-        faults=faults,
-    )
+from vinedresser.store.records import SystemRecord
 
 
 def system_columns(records: Sequence[SystemRecord]) -> Columns:

@@ -63,7 +63,7 @@ from vinedresser.store.records.environment import (
 from vinedresser.store.records.fed import FedRecord, fed_records
 from vinedresser.store.records.heartbeat import Heartbeat, heartbeats, last_step, lost_records
 from vinedresser.store.records.hosts import HostOrders, HostReport
-from vinedresser.store.records.json_lines import read_json_lines
+from vinedresser.store.records.json_lines import read_journal, read_json_lines
 from vinedresser.store.records.keys import (
     CHANGES_KEY,
     EXPERIMENT_KEY,
@@ -225,6 +225,7 @@ __all__ = [
     "new_run",
     "owner_of",
     "rank_log_key",
+    "read_journal",
     "read_json_lines",
     "read_record",
     "record_number",

@@ -5,9 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from vinedresser.store.json_values import DAMAGE
+from vinedresser.objects import Storage
+from vinedresser.objects.base import get_or_none
+from vinedresser.store.json_values import DAMAGE, parse_json
+from vinedresser.store.records.requests import ControlRecord
+from vinedresser.store.records.system import SystemRecord
+
+__all__ = ["read_journal", "read_json_lines"]
 
 _Entry = TypeVar("_Entry")
+_Line = TypeVar("_Line", ControlRecord, SystemRecord)
+
+
+def read_journal(storage: Storage, kind: type[_Line], faults: list[str]) -> list[_Line]:
+    """Return the readable lines of the only journal of their kind in a run, in order.
+
+    Args:
+        faults: receives one sentence if lines are damaged.
+
+    Raises:
+        StoreError: the storage refused.
+    """
+    return read_json_lines(
+        get_or_none(storage, kind.KEY) or b"",
+        lambda line: kind.from_json(parse_json(line)),
+        place=f"{storage.location}/{kind.KEY}",
+        what=kind.ENTRY,
+        faults=faults,
+    )
 
 
 def read_json_lines(

@@ -245,6 +245,7 @@ class ControlRecord(Record):
     """
 
     KEY: ClassVar[str] = "controls.jsonl"
+    ENTRY: ClassVar[str] = "a change"
 
     step: int
     time: float

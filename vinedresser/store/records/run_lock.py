@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vinedresser.objects.file_lock import is_locked, take_lock
+from vinedresser.objects.file_lock import is_file_locked, take_lock
 from vinedresser.objects.files import open_file
 
 __all__ = ["NAME", "acquire", "is_held", "peek", "share", "was_taken"]
@@ -79,14 +79,7 @@ def is_held(directory: Path) -> bool:
         NotAFile: the lock is not a file.
         OSError: it cannot be opened.
     """
-    try:
-        descriptor = open_file(directory, NAME)
-    except FileNotFoundError:
-        return False
-    try:
-        return is_locked(descriptor)
-    finally:
-        os.close(descriptor)
+    return is_file_locked(directory / NAME)
 
 
 def _lock(directory: Path, kind: int) -> int | None:

@@ -24,6 +24,7 @@ class SystemRecord(Record):
     """
 
     KEY: ClassVar[str] = "system.jsonl"
+    ENTRY: ClassVar[str] = "a record of system metrics"
 
     time: float
     step: int

@@ -10,8 +10,7 @@ from vinedresser.infra.services.tracking import MetricSink, set_tags, thin
 from vinedresser.objects import LocalStorage, Location, Storage
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.reading.step import Step
-from vinedresser.store.reading.system import read_system
-from vinedresser.store.records import TrackingRecord
+from vinedresser.store.records import SystemRecord, TrackingRecord, read_journal
 from vinedresser.tasks.lifecycle.end_tags import rule_tags
 from vinedresser.tasks.lifecycle.metric_points import MetricPoints, system_points
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
@@ -70,7 +69,7 @@ class _Companions:
         Raises:
             StoreError: the storage refused a request.
         """
-        records = read_system(self._storage, [])
+        records = read_journal(self._storage, SystemRecord, [])
         for record in records[self._records :]:
             for key, value in system_points(record).items():
                 self._sink.log(key, value, step=record.step, time=record.time)

@@ -1,0 +1,44 @@
+"""Views in threads, beside the work that they show."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+__all__ = ["shown_beside", "shown_when_observed"]
+
+_Subject = TypeVar("_Subject")
+
+
+@contextmanager
+def shown_beside(show: Callable[..., None], *subjects: Any) -> Iterator[None]:
+    """Show something while the body runs.
+
+    Args:
+        show: called in a thread with the subjects, and an event that is set when the body is over.
+    """
+    over = threading.Event()
+    thread = threading.Thread(target=show, args=(*subjects, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def shown_when_observed(
+    observer: ContextVar[Callable[[_Subject], None] | None],
+    show: Callable[[_Subject, threading.Event], None],
+) -> Iterator[None]:
+    """Show what an observer is told of in the body, until that is over; see `shown_beside`."""
+    with ExitStack() as views:
+        token = observer.set(lambda subject: views.enter_context(shown_beside(show, subject)))
+        try:
+            yield
+        finally:
+            observer.reset(token)
