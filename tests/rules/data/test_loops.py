@@ -139,6 +139,70 @@ def test_rows_sorted_by_class(tmp_path: Path) -> None:
     assert finding.fault == "single_label"
 
 
+def sorted_digits(*, mixed: bool) -> tuple[Array, Labels, Array, Labels]:
+    """Return digits, of which the last of those sorted by class are held out.
+
+    Args:
+        mixed: the last of these have other classes.
+    """
+    x, y, *_ = rows()
+    order = np.argsort(y, kind="stable")
+    x, y = x[order], y[order]
+    held = np.arange(len(y))[-100:]
+    if mixed:
+        held[-10:] = np.arange(0, 1000, 100)
+    rest = np.setdiff1d(np.arange(len(y)), held)
+    return x[rest], y[rest], x[held], y[held]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_evaluations_with_a_single_label(mixed: bool, tmp_path: Path) -> None:
+    x, y, x_eval, y_eval = sorted_digits(mixed=mixed)
+    generator, rule = np.random.default_rng(0), SingleLabel()
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        model = Softmax(hook)
+        for step in range(120):
+            chosen = generator.integers(len(x), size=64)
+            model.step(x[chosen], y[chosen])
+            if step % 20 == 0:
+                with hook.mode("eval"):
+                    for some in (slice(0, 50), slice(50, 100)):
+                        logits, loss, _ = model.loss(x_eval[some], y_eval[some])
+                        hook.step(labels=y_eval[some], outputs=logits, loss=loss)
+    found = judge(open_run(tmp_path / "run"), [rule])
+    assert [(one.fault, one.mode) for one in found] == [("single_label", "eval")] * (not mixed)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_evaluations_with_a_single_label_in_a_loop_of_keras(mixed: bool, tmp_path: Path) -> None:
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(0)
+    x, y, x_eval, y_eval = sorted_digits(mixed=mixed)
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(10)])
+    loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer, rule = keras.optimizers.Adam(1e-2), SingleLabel()
+    generator = np.random.default_rng(0)
+    held = tf.data.Dataset.from_tensor_slices((x_eval, y_eval)).batch(50)
+    with Hook(tmp_path / "run", collections=capture_for([rule]).collections) as hook:
+        hook.watch(model, loss=loss_fn, optimizer=optimizer)
+        for step in range(100):
+            chosen = generator.integers(len(x), size=64)
+            with tf.GradientTape() as tape:
+                loss = loss_fn(y[chosen], model(x[chosen], training=True))
+            optimizer.apply(
+                tape.gradient(loss, model.trainable_variables), model.trainable_variables
+            )
+            if step % 20 == 19:
+                for some, wanted in held:
+                    loss_fn(wanted, model(some, training=False))
+    found = judge(open_run(tmp_path / "run"), [rule])
+    assert [(one.fault, one.mode) for one in found] == [("single_label", "eval")] * (not mixed)
+
+
 @pytest.mark.thorough
 def test_shuffled_labels(tmp_path: Path) -> None:
     found = reported(tmp_path / "run", lambda y: np.random.default_rng(1).permutation(y))

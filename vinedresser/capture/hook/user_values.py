@@ -14,7 +14,7 @@ import numpy as np
 from vinedresser.capture.recording.session import Session
 from vinedresser.capture.recording.tensor_copier import ArrayCopier, TensorCopier
 from vinedresser.errors import ConfigError, did_you_mean
-from vinedresser.store.collections.collection import BUILT_IN, TERMS
+from vinedresser.store.collections.collection import BUILT_IN, FIRST_LABEL, TERMS
 
 __all__ = ["LoopSteps", "UserValues"]
 
@@ -69,6 +69,20 @@ class UserValues:
             return
         for name, value in given.items() if isinstance(given, Mapping) else [(one, given)]:
             self.save(f"{kind}/{name}", value)
+
+    def report_first_label(self, labels: Any) -> None:
+        """Save the share of the labels of an evaluation that equal its first one.
+
+        Only of one label per row, [rows] or [rows, 1].
+        """
+        name = f"{FIRST_LABEL}batch"
+        recording = self._session.recorder.current()
+        if recording is None or not recording.due.ask(name):
+            return
+        shape = np.shape(labels)
+        if shape and 0 < math.prod(shape) == shape[0]:
+            plain = labels.detach().cpu() if hasattr(labels, "detach") else labels
+            recording.add_first_label(name, np.asarray(plain))
 
     def save(self, name: str, value: Any) -> None:
         """Save a value under its full name if a due collection holds it.
@@ -156,6 +170,7 @@ class LoopSteps:
         guard = session.shield.guard
         self._session = session
         self._report = guard("the report of a step", values.report)
+        self._report_first_label = guard("the labels of an evaluation", values.report_first_label)
         # TrainingStopped passes the guard.
         self._end_step = guard("the end of a step", session.step_ended)
 
@@ -174,6 +189,8 @@ class LoopSteps:
                 if value is not None:
                     kind, one = _REPORTED[name]
                     self._report(kind, value, one)
+            if recorder.explicit_mode == "eval" and not isinstance(reported["labels"], Mapping):
+                self._report_first_label(reported["labels"])
         if recorder.explicit_mode in (None, "train"):
             self._end_step()
         else:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from vinedresser.capture.config.capture_config import NOTHING_DUE, Due
 from vinedresser.capture.recording.batch_source import BatchSource
 from vinedresser.data.records import Origins
@@ -194,6 +196,17 @@ class Recording:
             value = (mean * weights + value * weight) / (weights + weight)
             weight += weights
         self._means[name] = (value, weight)
+
+    def add_first_label(self, name: str, labels: NDArray[Any]) -> None:
+        """Add the share of the labels of an evaluation's batch that equal its first label.
+
+        Args:
+            name: full name of the share.
+            labels: [rows, ...], any dtype, at least one row.
+        """
+        rows = labels.reshape(len(labels), -1)
+        first = self.kept.setdefault(name, rows[:1].copy())
+        self.add_scalar(name, float((rows == first).all(1).mean()), self.weight(len(rows)))
 
     def narrow(self, due: Due) -> None:
         """Replace `due` and drop everything it does not ask for."""

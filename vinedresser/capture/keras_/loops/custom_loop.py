@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
+import keras
+
 from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.observation.comparisons import (
     Comparison,
@@ -21,6 +23,7 @@ from vinedresser.capture.keras_.observation.watched_model import WatchedModel
 from vinedresser.capture.recording.recording import Recording
 from vinedresser.frameworks.keras_.layers import differs_in_training
 from vinedresser.frameworks.nesting import leaves
+from vinedresser.store.collections.collection import FIRST_LABEL
 from vinedresser.store.step_record import Mode
 
 
@@ -142,6 +145,16 @@ class CustomLoop:
             prefix = self._names.prefix
             self._write_leaves(recording, f"labels/{prefix}batch", labels)
             self._write_leaves(recording, f"predictions/{prefix}batch", predictions)
+        if recording is not None and recording.mode == "eval":
+            self._write_first_label(recording, labels)
+
+    def _write_first_label(self, recording: Recording, labels: Any) -> None:
+        """Write the share of an evaluation's labels that equal its first one, if they are known."""
+        name = f"{FIRST_LABEL}{self._names.prefix}loss"
+        # Those of a function that is being compiled have no values.
+        known = keras.ops.is_tensor(labels) and hasattr(labels, "numpy")
+        if known and recording.due.ask(name) and 0 < len(labels.shape) <= 2 and labels.shape[0]:
+            recording.add_first_label(name, keras.ops.convert_to_numpy(labels))
 
     def differentiated(self, differentiation: Differentiation) -> None:
         """Note a call of ``GradientTape.gradient``."""

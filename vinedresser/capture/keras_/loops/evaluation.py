@@ -160,10 +160,7 @@ class Evaluation:
             return
         labels = keras.ops.convert_to_numpy(y)
         if labels.ndim and len(labels):
-            rows = labels.reshape(len(labels), -1)
-            # A recording of several evaluations has one first label.
-            first = recording.kept.setdefault(name, rows[:1].copy())
-            self._writer.write(recording, name, (rows == first).all(1).mean(), float(len(rows)))
+            recording.add_first_label(name, labels)
 
     def _report_fused(self, recording: Recording) -> None:
         if any(recording.due.reaches(kind) for kind in _OBSERVED):
