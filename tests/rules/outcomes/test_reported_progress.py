@@ -39,13 +39,17 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
 
 
 def learned(
-    folder: Path, measure: Measure, evaluated: Callable[[nn.Module], nn.Module]
+    folder: Path,
+    measure: Measure,
+    evaluated: Callable[[nn.Module], nn.Module],
+    times: int = 16,
 ) -> list[Finding]:
-    """Learn digits, measure every 25 steps, and judge.
+    """Learn digits, measure, and judge.
 
     Args:
         measure: what is reported.
         evaluated: returns the model that is evaluated, once.
+        times: number of measurements, the last of which is at the last step.
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -63,7 +67,7 @@ def learned(
             loss = nn.functional.cross_entropy(model(data.x[chosen]), data.y[chosen])
             loss.backward()
             optimizer.step()
-            if step % 25 == 0:
+            if (step + 1) % (_STEPS // times) == 0:
                 with torch.no_grad():
                     for name, value in measure(used, data.x_eval, data.y_eval).items():
                         hook.metric(name, value)
@@ -81,6 +85,10 @@ def test_a_copy_that_is_evaluated_is_found(measure: Measure, tmp_path: Path) -> 
 @pytest.mark.parametrize("measure", [error, accuracy, rounded])
 def test_the_model_that_is_trained_is_no_alarm(measure: Measure, tmp_path: Path) -> None:
     assert learned(tmp_path / "run", measure, lambda model: model) == []
+
+
+def test_a_number_of_the_last_step_has_not_stood(tmp_path: Path) -> None:
+    assert learned(tmp_path / "run", error, copy.deepcopy, times=1) == []
 
 
 def names(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:

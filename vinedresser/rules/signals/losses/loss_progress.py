@@ -231,7 +231,7 @@ class LossProgress:
 
         Compares the first kept block that begins in them with the last block.
         """
-        if not self._blocks:
+        if not self._blocks or steps < 1:
             return 0.0
         last, now = self._blocks[-1]
         before = next(mean for first, mean in self._blocks if first > last - steps)
