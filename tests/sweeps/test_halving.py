@@ -12,7 +12,7 @@ from optuna.samplers import RandomSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from vinedresser.sweeps.halving import RungPruner
+from vinedresser.sweeps.pruners import RungPruner
 from vinedresser.sweeps.settings import Direction
 
 

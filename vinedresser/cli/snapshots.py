@@ -24,7 +24,7 @@ __all__ = ["replay", "snapshots"]
 def snapshots(run: RunArgument) -> None:
     """List the snapshots of a run."""
     from vinedresser.cli.views.console import console, error_console, say
-    from vinedresser.cli.views.snapshots import snapshot_table
+    from vinedresser.cli.views.replay import snapshot_table
     from vinedresser.objects import open_storage
     from vinedresser.snapshots.reading import list_snapshots
     from vinedresser.snapshots.replay_record import read_replay

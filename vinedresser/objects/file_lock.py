@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vinedresser.objects.files import open_file
 
-__all__ = ["is_file_locked", "is_locked", "take_lock"]
+__all__ = ["is_file_locked", "take_lock"]
 
 # A fork of a supervisor that is killed before the fork becomes the trainer holds its lock for
 # milliseconds, a probe for microseconds. A refusal must last longer than that.
@@ -41,18 +41,6 @@ def take_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def is_locked(descriptor: int) -> bool:
-    """Return whether a process holds a file's exclusive lock.
-
-    Args:
-        descriptor: descriptor of the file, to be closed at once: it may have the lock now.
-
-    Raises:
-        OSError: the file cannot be locked.
-    """
-    return not _try(descriptor, fcntl.LOCK_SH)
-
-
 def is_file_locked(path: Path) -> bool:
     """Return whether a living process holds the exclusive lock of the file at a path.
 
@@ -65,7 +53,8 @@ def is_file_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return is_locked(descriptor)
+        # Closed at once: it may have the lock now.
+        return not _try(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
 

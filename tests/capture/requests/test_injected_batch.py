@@ -17,7 +17,7 @@ from tests.rules.actions.test_trainer import answered, ask
 from vinedresser.capture import Hook, SnapshotSettings
 from vinedresser.capture.live.settings import LiveSettings
 from vinedresser.objects import LocalStorage
-from vinedresser.store.reading.controls import read_controls
+from vinedresser.store.records import ControlRecord, read_journal
 
 CONTROL = LiveSettings(control=True)
 FIRST = SnapshotSettings(every=1000)
@@ -93,7 +93,7 @@ def test_the_answer_is_that_of_the_recorded_step_if_the_weights_are_the_same(
     assert found[1] == found[2]
     assert float(found[3]) == pytest.approx(training.norms[0], rel=1e-5)
     faults: list[str] = []
-    (noted,) = read_controls(LocalStorage(run), faults)
+    (noted,) = read_journal(LocalStorage(run), ControlRecord, faults)
     assert (noted.words, faults) == (f"injected batch: {told}", [])
 
 

@@ -15,8 +15,7 @@ import pytest
 from vinedresser.infra.supervise.supervisor.system_metrics import SystemMetrics
 from vinedresser.objects import LocalStorage
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.reading.system import read_system
-from vinedresser.store.records import SystemRecord
+from vinedresser.store.records import SystemRecord, read_journal
 
 Eventually = Callable[[Callable[[], object]], None]
 Launched = Callable[..., tuple[Path, subprocess.Popen[bytes]]]
@@ -47,7 +46,7 @@ def sampled(directory: Path, *gpus: str, until: Callable[[SystemMetrics], bool])
     while not until(metrics):
         time.sleep(0.01)
     metrics.tend(float("inf"))
-    (found,) = read_system(LocalStorage(directory), faults)
+    (found,) = read_journal(LocalStorage(directory), SystemRecord, faults)
     assert faults == []
     return found
 

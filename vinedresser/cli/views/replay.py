@@ -1,17 +1,19 @@
-"""Views of a replay: how it compares, what breaks the step, and what was tried on it."""
+"""Views of snapshots, and of a replay: how it compares, what breaks it, what was tried on it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table
 
 from vinedresser.cli.views.console import console, plain_table, say
 from vinedresser.replay.results import Bisection, Comparison, Located, SampleTensor
 from vinedresser.replay.what_if.results import WhatIf, course_words
-from vinedresser.snapshots.record import SnapshotRecord
+from vinedresser.snapshots.record import REASONS, SnapshotRecord
 
 if TYPE_CHECKING:
     from vinedresser.replay.splitting import Split
@@ -25,6 +27,7 @@ __all__ = [
     "print_split",
     "print_what_if",
     "print_wider",
+    "snapshot_table",
 ]
 
 # Names and values shown, and the size up to which a sample is drawn as a picture.
@@ -192,3 +195,19 @@ def print_what_if(found: WhatIf) -> None:
     if found.not_tried:
         say(f"  no time to try: {'; '.join(found.not_tried)}")
     say(f"tried: {found.conclusion}")
+
+
+def snapshot_table(records: Iterable[SnapshotRecord]) -> Table:
+    """Return a table of snapshots."""
+    table = plain_table()
+    for name in ("snapshot", "reason", "taken", "MiB", "missing"):
+        table.add_column(name, justify="right" if name == "MiB" else "left", no_wrap=True)
+    for record in records:
+        table.add_row(
+            f"{SnapshotRecord.KEY}/{record.name}",
+            REASONS[record.reason],
+            time.strftime("%d %b %H:%M:%S", time.localtime(record.time)),
+            f"{record.bytes / 2**20:.1f}",
+            str(len(record.left_out)) if record.left_out else "-",
+        )
+    return table

@@ -101,7 +101,7 @@ from vinedresser.store.records.lifecycle import (
     owner_of,
 )
 from vinedresser.store.records.listing import known_keys, strays
-from vinedresser.store.records.machine import MachineRecord
+from vinedresser.store.records.machine import MachineRecord, SystemRecord
 from vinedresser.store.records.parent_record import ParentRecord
 from vinedresser.store.records.pin import PinRecord
 from vinedresser.store.records.record import (
@@ -140,7 +140,6 @@ from vinedresser.store.records.run_record import (
     new_run,
 )
 from vinedresser.store.records.stacks import StacksRecord, StacksRequest
-from vinedresser.store.records.system import SystemRecord
 
 __all__ = [
     "ATTACH_VARIABLE",

@@ -8,8 +8,8 @@ from typing import TypeVar
 from vinedresser.objects import Storage
 from vinedresser.objects.base import get_or_none
 from vinedresser.store.json_values import DAMAGE, parse_json
+from vinedresser.store.records.machine import SystemRecord
 from vinedresser.store.records.requests import ControlRecord
-from vinedresser.store.records.system import SystemRecord
 
 __all__ = ["read_journal", "read_json_lines"]
 

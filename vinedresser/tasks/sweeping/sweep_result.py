@@ -30,8 +30,7 @@ from vinedresser.tasks.parents.ending import tell_end
 from vinedresser.tasks.parents.kinds import is_removed
 from vinedresser.tasks.parents.parent_artifact import leave_parent_artifact
 from vinedresser.tasks.sweeping.best_model import best_problems, register_best
-from vinedresser.tasks.sweeping.front_tags import PARETO_TAG, tag_front
-from vinedresser.tasks.sweeping.parent_metrics import parent_metrics
+from vinedresser.tasks.sweeping.parent_tracking import PARETO_TAG, parent_metrics, tag_front
 from vinedresser.tasks.sweeping.sweep_runner import SweepRunner
 
 __all__ = [

@@ -5,9 +5,8 @@ Importing this package does not import mlflow; the first call that needs it does
 
 from __future__ import annotations
 
-from vinedresser.infra.services.tracking.artifacts import upload
+from vinedresser.infra.services.tracking.artifacts import download, upload
 from vinedresser.infra.services.tracking.bounding import Bounding
-from vinedresser.infra.services.tracking.downloading import download
 from vinedresser.infra.services.tracking.finishing import (
     RunStatus,
     finish,
@@ -16,7 +15,7 @@ from vinedresser.infra.services.tracking.finishing import (
     tags_of,
 )
 from vinedresser.infra.services.tracking.metric_names import MetricNames
-from vinedresser.infra.services.tracking.metric_sink import MetricSink
+from vinedresser.infra.services.tracking.metric_sink import MetricSink, thin
 from vinedresser.infra.services.tracking.preparation import prepare_tracking, start_preparing
 from vinedresser.infra.services.tracking.registering import (
     Shapes,
@@ -31,7 +30,6 @@ from vinedresser.infra.services.tracking.runs import (
     create_run,
     directory_of,
 )
-from vinedresser.infra.services.tracking.thinning import thin
 from vinedresser.infra.services.tracking.verdict_view import save_verdict_view
 
 __all__ = [
