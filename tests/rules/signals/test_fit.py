@@ -18,7 +18,7 @@ from vinedresser.rules.signals.base import SignalPool
 from vinedresser.rules.signals.losses.compared import Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentity
-from vinedresser.rules.signals.outcomes.baseline import baseline_gain
+from vinedresser.rules.signals.outcomes.baseline import baseline_gain, features
 from vinedresser.rules.signals.outcomes.fit import FitSeries
 from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.testing.runs import make_run, step_record
@@ -194,6 +194,16 @@ def test_simple_models_read_digits_and_not_shuffled_ones() -> None:
     shuffled = baseline_gain(x[:400], random.permutation(y[:400]), 10)
     assert shuffled is not None
     assert shuffled < 0.1
+
+
+def test_a_number_for_each_row_is_one_feature() -> None:
+    rows = np.linspace(0, 1, 200)
+    of_columns = features(rows[:, None])
+    assert of_columns is not None
+    assert np.array_equal(np.asarray(features(rows)), of_columns)
+    # A curve, which is no line.
+    assert (baseline_gain(of_columns, np.sin(9 * rows), 1) or 0) > 0.95
+    assert features(np.asarray(3.0)) is None
 
 
 def test_an_autoencoder_has_no_baseline() -> None:

@@ -138,12 +138,12 @@ def features(inputs: NDArray[Any]) -> _Array | None:
     """Return inputs as features for the simple models.
 
     Args:
-        inputs: [rows, ...], any dtype; integers count as tokens.
+        inputs: [rows, ...], any dtype; integers count as tokens, and [rows] as one feature.
 
     Returns:
         float64 [rows, features], with at most 256 features; None unless all are finite numbers.
     """
-    if inputs.ndim < 2 or inputs.dtype.kind in "biu" or inputs.dtype.kind == "c":
+    if inputs.ndim < 1 or inputs.dtype.kind in "biu" or inputs.dtype.kind == "c":
         return None
     flat = np.asarray(inputs, np.float64).reshape(len(inputs), -1)
     if flat.shape[1] > _MOST_FEATURES:
