@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
@@ -19,6 +20,7 @@ from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.rules.optimisation.learning_rate_too_low import LearningRateTooLow
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
+from vinedresser.testing.runs import make_run, step_record
 
 
 def pairwise(difference: Tensor, wins: Tensor) -> Tensor:
@@ -89,6 +91,21 @@ def test_a_metric_far_below_guessing_shows_a_reversed_loss(
 @pytest.mark.parametrize("warmup", [0, 160])
 def test_an_untrained_model_below_guessing_is_no_alarm(warmup: int, tmp_path: Path) -> None:
     assert ranked(tmp_path / "run", pairwise, warmup=warmup) == []
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_running_mean_that_falls_at_first_is_no_alarm(*, learns: bool, tmp_path: Path) -> None:
+    """As Keras reports it of each epoch: an untrained model may be far below guessing."""
+    last = 0.97 if learns else 0.15
+    values = [*np.linspace(0.45, 0.15, 12), *np.linspace(0.15, last, 188)]
+    records = [
+        step_record(step, scalars={"metrics/auc": value, "losses/loss": 0.8 * 0.99**step})
+        for step, value in enumerate(values)
+    ]
+    run = make_run(tmp_path / "run", records, framework="keras")
+    found = [one for one in judge(run, [Underfitting()]) if one.severity != "info"]
+    assert [one.fault for one in found] == ([] if learns else ["loss_output_mismatch"])
+    assert all(one.step >= 100 for one in found)
 
 
 @pytest.mark.thorough

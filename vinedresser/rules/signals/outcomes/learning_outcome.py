@@ -38,6 +38,8 @@ _LATE = 0.5
 # Gain below which a bounded metric shows that the opposite is learned, minimum number of its
 # values, of which the last quarter counts, and fall of the loss that shows that it was learned.
 _OPPOSITE, _FEWEST_VALUES, _LEARNED = -0.3, 6, 0.3
+# Train steps after which it counts: the running mean of an untrained model may fall by chance.
+_FEWEST_TRAINED = 100
 # Fewest values of a metric at chance in evaluations, the largest gain that is chance there, and
 # what boosters put before the name of a metric.
 _FEWEST_EVALUATIONS, _AT_CHANCE = 10, 0.04
@@ -261,8 +263,8 @@ class LearningOutcome(Signal):
     def opposite(self, classes: int) -> Guessed | None:
         """Return a bounded metric that is far worse than guessing, as of a reversed ranking.
 
-        Untrained models may be, by chance: the metric fell steadily, or a loss has fallen. None if
-        any metric of known meaning is better, or for adversaries.
+        Untrained models may be, by chance: 100 steps have passed, and the metric fell steadily, or
+        a loss has fallen. None if any metric of known meaning is better, or for adversaries.
 
         Args:
             classes: number of classes of the task; 0 if unknown.
@@ -271,10 +273,11 @@ class LearningOutcome(Signal):
         if guessed is None:
             return None
         scale = metric_scale(guessed.name, classes)
-        for (name, _), trend in self._metrics.items():
+        for (name, mode), trend in self._metrics.items():
             if (
                 name != guessed.name
                 or trend.values < _FEWEST_VALUES
+                or self._step - self._since[name, mode] < _FEWEST_TRAINED
                 or not scale
                 or not scale.two_sided
             ):
