@@ -78,7 +78,7 @@ def learned(
 def test_a_copy_that_is_evaluated_is_found(measure: Measure, tmp_path: Path) -> None:
     (finding,) = learned(tmp_path / "run", measure, copy.deepcopy)
     assert (finding.rule, finding.severity) == ("underfitting", "warning")
-    assert "to the bit, each of 16 times" in finding.seen
+    assert "all 16 times, while the training loss fell" in finding.seen
     assert "not the one that is trained" in finding.cause
 
 

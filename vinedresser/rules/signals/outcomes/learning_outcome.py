@@ -334,8 +334,8 @@ class LearningOutcome(Signal):
                 gain = scale.gains([value])[0] if scale else math.inf
                 told = trend.values >= _FROZEN_COUNTS and gain < _FROZEN_GAIN
             if told:
-                words = f"{name.rpartition('/')[2]} is {value:.6g}, to the bit, each of"
-                words = f"{words} {trend.values} times while the training loss falls"
+                words = f"{name.rpartition('/')[2]} was exactly {value:.6g} all"
+                words = f"{words} {trend.values} times, while the training loss fell"
                 guessing = scale.guessing if scale else 0.0
                 return Guessed(name, value, guessing, trend.values, words, since)
         return None
