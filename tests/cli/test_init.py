@@ -20,6 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("shared_prefect")
 def test_the_example_experiment_runs_unchanged(
     tmp_path: Path, mlflow_runs: Callable[[Path], dict[str, Any]]
 ) -> None:

@@ -14,7 +14,7 @@ from tests.cli.terminal import Terminal
 from tests.paths import SCRIPTS
 from tests.waiting import until
 from vinedresser.infra.catalog.state_folder import state_folder
-from vinedresser.infra.services.servers import start_private_prefect
+from vinedresser.infra.services.servers import PrivatePrefect, start_private_prefect
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
 
@@ -173,18 +173,17 @@ def test_a_second_ctrl_c_ends_a_flow_at_once(tmp_path: Path, marker: str) -> Non
 
 
 def test_ctrl_c_under_a_server_of_the_user(
-    tmp_path: Path, marker: str, monkeypatch: pytest.MonkeyPatch, mlflow_runs: ReadMlflow
+    prefect_server: PrivatePrefect,
+    tmp_path: Path,
+    marker: str,
+    monkeypatch: pytest.MonkeyPatch,
+    mlflow_runs: ReadMlflow,
 ) -> None:
-    server = start_private_prefect()
-    try:
-        server.wait()
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
-        terminal = begin("train", tmp_path)
-        terminal.type("\x03")
-        output = terminal.output()
-    finally:
-        server.stop()
+    for name, value in prefect_server.environment().items():
+        monkeypatch.setenv(name, value)
+    terminal = begin("train", tmp_path)
+    terminal.type("\x03")
+    output = terminal.output()
     assert terminal.process.returncode == 130, output
     assert "reports in runs/*/report.html" in output
     assert_in_order(tmp_path, marker, mlflow_runs(tmp_path / "runs"))

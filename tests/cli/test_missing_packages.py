@@ -24,13 +24,14 @@ TRAIN = ["train", str(ROOT / "examples/digits/demo.toml"), "--store"]
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("shared_prefect")
 @pytest.mark.parametrize(
     ("package", "command", "extra"),
     [
         ("optuna", SWEEP, "sweeps"),
-        pytest.param("prefect", TRAIN, "flows", marks=pytest.mark.thorough),
-        pytest.param("mlflow", TRAIN, "flows", marks=pytest.mark.thorough),
-        pytest.param("boto3", ["show", "s3://bucket/run"], "s3", marks=pytest.mark.thorough),
+        ("prefect", TRAIN, "flows"),
+        ("mlflow", TRAIN, "flows"),
+        ("boto3", ["show", "s3://bucket/run"], "s3"),
     ],
 )
 def test_the_extra_is_named(package: str, command: list[str], extra: str, tmp_path: Path) -> None:

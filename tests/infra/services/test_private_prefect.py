@@ -11,7 +11,6 @@ import sys
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -35,14 +34,6 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PrivatePrefect]:
-    server = start_private_prefect()
-    server.wait()
-    yield server
-    server.stop()
-
-
 def status(server: PrivatePrefect, password: str, **headers: str) -> int:
     """Return the status of a request to its API."""
     credentials = b64encode(password.encode()).decode()
@@ -64,13 +55,13 @@ def names_in(database: Path) -> set[str]:
 
 
 @pytest.mark.thorough
-def test_it_serves_those_who_know_its_password(server: PrivatePrefect) -> None:
-    password = server.environment()["PREFECT_API_AUTH_STRING"]
-    assert status(server, password) == 200
-    assert status(server, "") == 401
-    assert status(server, "vinedresser:guessed") == 401
-    assert status(server, password, Host="rebound.example") == 400
-    process = psutil.Process(server.pid)
+def test_it_serves_those_who_know_its_password(prefect_server: PrivatePrefect) -> None:
+    password = prefect_server.environment()["PREFECT_API_AUTH_STRING"]
+    assert status(prefect_server, password) == 200
+    assert status(prefect_server, "") == 401
+    assert status(prefect_server, "vinedresser:guessed") == 401
+    assert status(prefect_server, password, Host="rebound.example") == 400
+    process = psutil.Process(prefect_server.pid)
     assert password not in " ".join(process.cmdline())
     listening = [
         connection.laddr
@@ -78,27 +69,29 @@ def test_it_serves_those_who_know_its_password(server: PrivatePrefect) -> None:
         if connection.status == "LISTEN"
     ]
     assert [address.ip for address in listening] == ["127.0.0.1"]
-    assert stat.S_IMODE(server.home.stat().st_mode) == 0o700
-    assert os.getsid(server.pid) == server.pid, "Ctrl-C in the terminal would reach it"
+    assert stat.S_IMODE(prefect_server.home.stat().st_mode) == 0o700
+    assert os.getsid(prefect_server.pid) == prefect_server.pid, (
+        "Ctrl-C in the terminal would reach it"
+    )
 
 
 @pytest.mark.thorough
 def test_each_has_a_database_of_its_own_with_the_tables_of_the_first(
-    server: PrivatePrefect,
+    prefect_server: PrivatePrefect,
 ) -> None:
     [tables] = (state_folder() / "prefect").glob("tables-*.db")
     made = tables.stat().st_mtime_ns
     other = start_private_prefect()
     try:
         other.wait()
-        assert other.home != server.home
+        assert other.home != prefect_server.home
         assert status(other, other.environment()["PREFECT_API_AUTH_STRING"]) == 200
-        assert status(other, server.environment()["PREFECT_API_AUTH_STRING"]) == 401
+        assert status(other, prefect_server.environment()["PREFECT_API_AUTH_STRING"]) == 401
     finally:
         other.stop()
     assert tables.stat().st_mtime_ns == made
     assert not other.home.exists()
-    assert server.home.exists()
+    assert prefect_server.home.exists()
 
 
 @pytest.mark.parametrize("phase", ["start", pytest.param("wait", marks=pytest.mark.thorough)])
@@ -142,7 +135,7 @@ def test_a_server_that_does_not_start_is_not_awaited() -> None:
 
 @pytest.mark.thorough
 def test_damaged_tables_are_made_again(
-    server: PrivatePrefect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefect_server: PrivatePrefect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [tables] = (state_folder() / "prefect").glob("tables-*.db")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
