@@ -47,6 +47,7 @@ ELSEWHERE = {
     "explain/charts/standalone.py": "files of this package",
     "infra/configuration.py": "a file that the user names",
     "infra/services/database_template.py": "the user's state folder",
+    "watching/people.py": "a file that the user names",
     "infra/supervise/gpus.py": "locks in a private folder, and /proc",
     "infra/supervise/hosts/kubernetes_launcher.py": "a file that the user names",
     "infra/supervise/hosts/reachable.py": "/dev/null",

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import hashlib
 import ipaddress
+import os
 import re
 import signal
 import socket
@@ -27,7 +28,7 @@ from tests.watching.browser import CHROMIUM, opened
 from vinedresser.errors import ConfigError
 from vinedresser.store.reading.reader import open_run
 from vinedresser.testing.runs import make_run, step_record
-from vinedresser.watching.people import read_people
+from vinedresser.watching.people import People, read_people
 from vinedresser.watching.site import Certificate, read_certificate
 
 READER, STEERER = "reads-" + "r" * 40, "steers-" + "s" * 40
@@ -405,6 +406,66 @@ def test_a_file_of_tokens_is_closed_and_right(tmp_path: Path) -> None:
         assert STEERER not in str(caught.value)
     with pytest.raises(ConfigError, match="No such file"):
         read_people(tmp_path / "none")
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    for one in (tmp_path / "fifo", tmp_path):
+        with pytest.raises(ConfigError, match="not a file"):
+            read_people(one)
+
+
+def test_the_file_of_tokens_counts_as_it_is_now(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "vinedresser.watching")
+    path = tokens_in(tmp_path)
+    people = People(path)
+
+    def names() -> list[str]:
+        return [one.name for one in people.now()]
+
+    def written(text: str) -> None:
+        # In place, as an editor does, and of the same size if it may be.
+        path.write_text(text, encoding="utf-8")
+
+    before = path.read_text()
+    assert names() == ["bob", "ada"]
+    written(before.replace("[bob]", "[eve]"))
+    assert names() == ["eve", "ada"]
+    written("[")
+    assert names() == names() == []
+    path.chmod(0o604)
+    assert names() == names() == []
+    path.unlink()
+    assert names() == names() == []
+    again = tmp_path / "again"
+    again.write_text(before, encoding="utf-8")
+    again.chmod(0o600)
+    again.rename(path)
+    assert names() == names() == ["bob", "ada"]
+    said = [record.getMessage() for record in caplog.records]
+    assert [one.partition(": ")[2] for one in said] == [
+        "read again: eve (read), ada (control)",
+        *(one.partition(": ")[2] for one in said[1:4]),
+        "read again: bob (read), ada (control)",
+    ]
+    assert all("nobody is let in until it is right" in one for one in said[1:4])
+    assert not any(token in "".join(said) for token in (READER, STEERER))
+
+
+@pytest.mark.thorough
+def test_a_token_that_is_withdrawn_opens_nothing_more(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "good", [step_record(0, scalars={"losses/loss": 1.0})])
+    with watching(tmp_path, tmp_path / "runs") as server:
+        assert server.ask("GET", "/", READER).status_code == 200
+        path = tmp_path / "tokens.toml"
+        path.write_text("[ada]" + path.read_text().partition("[ada]")[2])
+        assert server.ask("GET", "/", READER).status_code == 401
+        assert server.ask("GET", "/", STEERER).status_code == 200
+        path.write_text("[")
+        assert server.ask("GET", "/", STEERER).status_code == 401
+        assert server.ask("GET", "/", STEERER).status_code == 401
+        tokens_in(tmp_path)
+        assert server.ask("GET", "/", READER).status_code == 200
+        assert server.log.count("nobody is let in until it is right") == 1
 
 
 def test_a_wrong_certificate_is_refused(tmp_path: Path) -> None:

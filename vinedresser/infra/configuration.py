@@ -46,11 +46,25 @@ def load_toml(path: Path) -> dict[str, Any]:
         ConfigError: the file is missing, unreadable, or not valid TOML (with the line).
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    return parse_toml(content, path)
+
+
+def parse_toml(content: bytes, path: Path) -> dict[str, Any]:
+    """Return what a TOML file has.
+
+    Args:
+        path: the file, for messages.
+
+    Raises:
+        ConfigError: it is not valid TOML (with the line).
+    """
+    try:
+        return tomllib.loads(content.decode())
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
     except tomllib.TOMLDecodeError as error:

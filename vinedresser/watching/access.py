@@ -12,7 +12,6 @@ import binascii
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
 from urllib.parse import parse_qs
@@ -24,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vinedresser.errors import ConfigError
 from vinedresser.plain_logs import plain_logger
 from vinedresser.processes import user_name
-from vinedresser.watching.people import Person, Rights, person_of
+from vinedresser.watching.people import People, Person, Rights, person_of
 from vinedresser.watching.site import Site
 
 __all__ = ["KEY_VARIABLE", "Access", "client_of"]
@@ -68,7 +67,7 @@ class Access:
     Args:
         site: where it is served.
         program_key: the key of programs; "": none is let through.
-        people: who may use the pages; (): the owner, with the printed key.
+        people: who may use the pages; None: the owner, with the printed key.
         owner: rights that the printed key gives.
 
     Raises:
@@ -83,7 +82,7 @@ class Access:
         application: ASGIApp,
         site: Site,
         program_key: str = "",
-        people: Sequence[Person] = (),
+        people: People | None = None,
         owner: Rights = "read",
     ) -> None:
         self._application = application
@@ -99,7 +98,7 @@ class Access:
         self._key = secrets.token_urlsafe(_KEY_BYTES)
         self._session = secrets.token_urlsafe(_KEY_BYTES)
         self._cookie = f"vinedresser_watch_{site.port}"
-        self.address = site.address if people else f"{site.address}?key={self._key}"
+        self.address = site.address if people is not None else f"{site.address}?key={self._key}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -137,7 +136,7 @@ class Access:
     def _not_admitted(self, scope: Scope, headers: Headers, given: _Credentials) -> ASGIApp | None:
         """Return the answer to a stranger, or to the key; None for a person, who is noted."""
         key = parse_qs(scope["query_string"].decode("latin-1")).get("key")
-        if scope["path"] == "/" and key and not self._people:
+        if scope["path"] == "/" and key and self._people is None:
             right = _same(key[0], self._key)
             return self._admission(scope["nonce"]) if right else _refused("the key is wrong")
         # A link of another site opens no page, even if the browser were to send what it knows.
@@ -151,20 +150,21 @@ class Access:
 
     def _person(self, scope: Scope, headers: Headers, given: _Credentials) -> Person | None:
         """Return who asks; None if it is a stranger."""
-        if not self._people:
+        if self._people is None:
             right = _same(_cookie_of(headers, self._cookie), self._session)
             return self._owner if right else None
-        person = person_of(self._people, given.token, given.name)
+        people = self._people.now()
+        person = person_of(people, given.token, given.name)
         if person is None and given.token:
             # Not any other name: it may be a token in the wrong place.
-            known = any(given.name == one.name for one in self._people)
+            known = any(given.name == one.name for one in people)
             _LOG.info(
                 "%s: wrong token of %s", client_of(scope), given.name if known else "a stranger"
             )
         return person
 
     def _stranger(self) -> PlainTextResponse:
-        if self._people:
+        if self._people is not None:
             return PlainTextResponse("refused: give your name and your token\n", 401, _REALM)
         return _refused("open the address that vinedresser watch has printed, with its key")
 
@@ -176,11 +176,11 @@ class Access:
                 "%s: %s may not control trainings: refused %r",
                 *(client_of(scope), person.name, scope["path"]),
             )
-            hint = "" if self._people else "; start vinedresser watch with --control"
+            hint = "" if self._people is not None else "; start vinedresser watch with --control"
             return _refused(f"{person.name} may read, and not control trainings{hint}")
         # Browsers send the cookie, and the token of a name, with requests of any page; and the
         # origin with each POST.
-        if not (self._people and given.bearer) and headers.get("origin") is None:
+        if not (self._people is not None and given.bearer) and headers.get("origin") is None:
             return _refused("send a bearer token, or the header Origin")
         return None
 

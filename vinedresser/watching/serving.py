@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from vinedresser.store.reading.run_store import RunStore
 from vinedresser.store.records import RunRecord
 from vinedresser.watching.access import KEY_VARIABLE, Access
 from vinedresser.watching.application import application
-from vinedresser.watching.people import Person, Rights
+from vinedresser.watching.people import People, Rights
 from vinedresser.watching.site import LOOPBACK, Certificate, Site, listen
 from vinedresser.watching.watched_store import WatchedStore
 
@@ -27,7 +27,7 @@ def watch(
     ready: Callable[[str], None],
     *,
     host: str = LOOPBACK,
-    people: Sequence[Person] = (),
+    people: People | None = None,
     owner: Rights = "read",
     certificate: Certificate | None = None,
 ) -> None:
@@ -39,7 +39,7 @@ def watch(
         ready: called with the address of the page, with its key unless people have tokens, once
             connections are accepted.
         host: address of this machine at which it listens.
-        people: who may use the pages; (): whoever has the address with the key.
+        people: who may use the pages; None: whoever has the address with the key.
         owner: rights of whoever has that.
         certificate: certificate for TLS; None: connections are not encrypted.
 

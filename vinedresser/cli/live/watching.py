@@ -65,7 +65,7 @@ def watch(
 
         watch_in_terminal(parse_location(where))
         return
-    from vinedresser.watching.people import read_people
+    from vinedresser.watching.people import People
     from vinedresser.watching.serving import watch as serve
     from vinedresser.watching.site import LOOPBACK, read_certificate
 
@@ -73,7 +73,7 @@ def watch(
         raise ConfigError("--certificate and --private-key: must be given together")
     if control and tokens is not None:
         raise ConfigError('--control: cannot be combined with --tokens; give rights = "control"')
-    people = read_people(tokens) if tokens else []
+    people = People(tokens) if tokens else None
     tls = read_certificate(certificate, private_key) if certificate and private_key else None
     _log_changes()
     with TemporaryDirectory(prefix="vinedresser-") as private:
