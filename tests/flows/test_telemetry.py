@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.cli.command_line import vinedresser
 from tests.flows.test_notification_blocks import TRAINING
+from tests.flows.test_sweep_flow import write
 from vinedresser.errors import ConfigError
 from vinedresser.infra.services.telemetry import start_telemetry
 from vinedresser.store.reading.reader import open_run
@@ -166,6 +167,32 @@ def test_a_collector_that_is_silent_or_not_named_harms_nothing(
     assert (warning["level"], warning["logger"].rpartition(".")[2]) == ("warning", "telemetry")
     states = [open_run(path).status.state for path in (tmp_path / "runs").glob("broken*")]
     assert states == ["stopped"] * 3
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_spans_of_a_flow_that_raises_are_sent_or_missed_aloud(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector, silent: bool
+) -> None:
+    if silent:
+        monkeypatch.setattr(_Handler, "do_POST", lambda _: time.sleep(60))
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    write(tmp_path, "x = [0.5]")
+    done = vinedresser("sweep", "sweep.toml", "--resume", cwd=tmp_path)
+    output = done.stdout + done.stderr
+    assert done.returncode == 2, output
+    assert "no sweep to resume" in output
+    assert "Traceback" not in output
+    told = "OpenTelemetry's collector does not take all spans"
+    assert output.count(told) == silent
+    spans = [
+        span
+        for got in collector.got["/v1/traces"]
+        for one in got.resource_spans
+        for scope in one.scope_spans
+        for span in scope.spans
+    ]
+    failed = [one.name for one in spans if one.status.code == one.status.STATUS_CODE_ERROR]
+    assert failed == ([] if silent else ["sweep sweep"])
 
 
 def test_a_variable_that_the_sdk_refuses_is_one_error(

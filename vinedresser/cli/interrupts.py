@@ -103,6 +103,19 @@ def run_flow(
         LaunchError: Prefect's server was gone before the flow had begun to work.
         Exception: any error of the flow.
     """
+    from vinedresser.infra.services.telemetry import end_telemetry
+
+    try:
+        return _end_of(flow, work, parameters, store)
+    except BaseException:
+        # The command ends without `leave`; at exit, the SDK would wait for a minute.
+        end_telemetry()
+        raise
+
+
+def _end_of(
+    flow: Flow[..., Any], work: Callable[[], Any], parameters: Mapping[str, Any], store: Location
+) -> FlowEnd:
     from httpx import HTTPError
     from prefect.events.worker import EventsWorker
     from prefect.exceptions import PrefectException, TerminationSignal

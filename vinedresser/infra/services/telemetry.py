@@ -137,6 +137,7 @@ def end_telemetry() -> None:
     traces, metrics = _Exporting.traces, _Exporting.metrics
     if traces is None or metrics is None:
         return
+    _Exporting.traces = _Exporting.metrics = None
     # Their own time limit is half a minute for each.
     ends = [
         threading.Thread(target=one.shutdown, name="telemetry", daemon=True)

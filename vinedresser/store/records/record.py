@@ -31,6 +31,8 @@ class Record:
     """A small JSON object under a fixed key; subclasses define its fields."""
 
     KEY: ClassVar[str]
+    # Whether it is written on several lines, for people.
+    INDENTED: ClassVar[bool] = True
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
@@ -64,7 +66,12 @@ def write_record(
 
 def encoded(record: Record) -> bytes:
     """Return a record as it is stored."""
-    return (json.dumps(record.to_json(), indent=1, allow_nan=True) + "\n").encode()
+    document = record.to_json()
+    if record.INDENTED:
+        text = json.dumps(document, indent=1, allow_nan=True)
+    else:
+        text = json.dumps(document, separators=(",", ":"), allow_nan=True)
+    return f"{text}\n".encode()
 
 
 def read_record(storage: Storage, kind: type[R], *, key: str | None = None) -> R | None:

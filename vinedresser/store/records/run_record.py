@@ -119,6 +119,8 @@ class RunRecord(Record):
     """
 
     KEY: ClassVar[str] = "run.json"
+    # Indentation would make the lists of `capture` and `needs` half as large again.
+    INDENTED: ClassVar[bool] = False
 
     id: str
     name: str
