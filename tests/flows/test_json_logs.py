@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import vinedresser
+from tests.flows.pruning.pruning_flows import prune, records
+from tests.flows.pruning.pruning_flows import write as write_pruning
 from tests.flows.test_notification_blocks import TRAINING
 from tests.flows.test_sweep_flow import write
 from vinedresser.cli.views.console import make_console, say
@@ -77,6 +79,21 @@ def test_trials_of_a_sweep_are_objects(tmp_path: Path, monkeypatch: pytest.Monke
     begun = {one["run"] for one in lines if " begins with " in one["message"]}
     assert begun <= {*ended}
     assert begun
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("shared_prefect")
+def test_rounds_of_a_pruning_are_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pruning(tmp_path, "rounds = 1")
+    monkeypatch.setenv("VINEDRESSER_LOG_FORMAT", "json")
+    code, output = prune(tmp_path)
+    assert code == 0, output
+    rounds = [one for one in objects(output) if "round" in one]
+    stored = records(tmp_path / "runs" / "small")
+    assert [(one["round"], one["run"], one["figure"], one["macs"]) for one in rounds] == [
+        (one.number, one.run, one.figure, one.macs) for one in stored
+    ]
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,17 @@ def service(folder: Path, *words: str) -> Iterator[None]:
             process.terminate()
 
 
-def test_a_drift_is_explained_by_itself_and_once(tmp_path: Path, mlflow_runs: Runs) -> None:
+def test_a_drift_is_explained_by_itself_and_once(
+    tmp_path: Path, mlflow_runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vinedresser(tmp_path, "init", "monitor")
     state = tmp_path / "monitors"
-    with service(tmp_path, "--requests", "60"):
+    with service(tmp_path, "--requests", "60"), monkeypatch.context() as patch:
+        patch.setenv("VINEDRESSER_LOG_FORMAT", "json")
         said = vinedresser(tmp_path, "monitor", "monitor.toml", code=4)
+    [answer] = [one for one in map(json.loads, said.splitlines()) if "answer" in one]
+    assert (answer["monitor"], answer["windows"]) == ("digits", 0)
+    assert (answer["answer"], answer["level"]) == ("cannot tell", "warning")
     assert "60 requests came, 60 recorded, 0 judged" in said
     assert re.search("cannot tell.* 60 of the 100 requests", said)
     page = state / "digits" / "life-1" / "monitor.html"

@@ -190,12 +190,13 @@ def test_a_run_that_another_one_names_as_its_reference_stays(store: Path) -> Non
 def test_a_damaged_run_is_named_and_hinders_no_other(store: Path, tmp_path: Path) -> None:
     ended_run(store / "run-4-remedy-1", days=0.5)
     (store / "run-4-remedy-1/run.json").write_text("{")
-    gc = partial(vinedresser, "gc", "--older", "2 d", cwd=tmp_path)
+    gc = partial(vinedresser, "gc", "--older", "2 d", cwd=tmp_path, columns=300)
     for arguments in ((), ("--delete",)):
         done = gc(*arguments)
         assert done.returncode == 1
         [line] = [line for line in done.stdout.splitlines() if line.startswith("run-4-remedy-1 ")]
         assert "stays:" in line
+        assert line.rstrip().endswith("(char 1)")
         assert "1 run could not be read or removed" in done.stdout
     # It may have begun from run-4.
     assert sorted(open_store(store)) == ["run-1", "run-2", "run-4", "run-4-remedy-1"]

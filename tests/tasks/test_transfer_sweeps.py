@@ -116,6 +116,17 @@ def test_what_is_there_stays(search: Path, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "fourth") == ["search"]
 
 
+def test_nothing_is_copied_into_a_run_or_a_sweep(search: Path, tmp_path: Path) -> None:
+    export_runs([search], tmp_path / "search.zip")
+    for place, said in ((search, "the folder of a sweep"), (search / "trial-0000", "a run, not")):
+        before = sorted(place.rglob("*"))
+        with pytest.raises(ConfigError, match=said):
+            copy_run(search, place)
+        with pytest.raises(ConfigError, match=said):
+            list(import_runs(tmp_path / "search.zip", place))
+        assert sorted(place.rglob("*")) == before
+
+
 def test_what_has_not_ended_is_refused(search: Path, tmp_path: Path) -> None:
     end = (search / "trial-0001/exit.json").read_bytes()
     (search / "trial-0001/exit.json").unlink()

@@ -29,7 +29,7 @@ def monitor(
     computed and shown in MLflow. The exit code is 0 if no drift was seen in what could be judged, 1
     while there is an alarm, 4 if nothing could be judged, and 2 if something failed.
     """
-    from vinedresser.cli.views.console import console, relative, say
+    from vinedresser.cli.views.console import LEVELS, console, relative, say, tell
     from vinedresser.explain.formatting import count
     from vinedresser.infra.catalog.stores import ensure_store
     from vinedresser.infra.services.prefect_environment import prepare_prefect
@@ -50,9 +50,12 @@ def monitor(
     found: Monitored = ended.result
     judged = count(len(found.windows), "new window")
     style = _STYLES[found.answer.tone]
-    console.print(
-        f"{checked.name}: {judged} judged; {found.answer.text}", style=style, soft_wrap=True
-    )
+    line = f"{checked.name}: {judged} judged; {found.answer.text}"
+    fields = {"answer": found.answer.answer, "alert": found.answer.alert or None}
+    windows = len(found.windows)
+    level = LEVELS.get(style, "info")
+    if not tell(line, level, to=console, monitor=checked.name, windows=windows, **fields):
+        console.print(line, style=style, soft_wrap=True)
     for problem in found.problems:
         console.print(f"vinedresser: {problem}", style="red", soft_wrap=True)
     console.print(f"report {relative(found.folder / 'monitor.html')}", soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
     from vinedresser.tasks.retention import Cleaned
 
 __all__ = ["gc", "pin", "rm"]
+
+# Characters of a line of a terminal that a reason has at least.
+_LEAST = 30
 
 
 def gc(
@@ -68,7 +70,8 @@ def gc(
 
 
 def _print_cleaned(found: Cleaned, *, delete: bool) -> None:
-    from vinedresser.cli.views.console import console, plain_table, say
+    from vinedresser.cli.views.column_choice import fitted_table
+    from vinedresser.cli.views.console import line_room, print_table, say
     from vinedresser.explain.formatting import count
 
     for location in found.completed:
@@ -77,16 +80,20 @@ def _print_cleaned(found: Cleaned, *, delete: bool) -> None:
     for location, why in found.failed.items():
         if location not in listed:
             say(f"{location.name}   {why}", style="red")
-    table = plain_table()
-    for heading in ("run", "ended", "MB", ""):
-        table.add_column(heading, justify="right" if heading == "MB" else "left")
+    rows = []
     for one in found.candidates:
         said = f"stays: {one.kept}" if one.kept else "removed" if delete else ""
-        ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.ended))
-        said = found.failed.get(one.location, said)
-        table.add_row(one.name, ended, f"{one.bytes / 1e6:,.1f}", said)
-    if found.candidates:
-        console.print(table)
+        why = found.failed.get(one.location, said)
+        size = f"{one.bytes / 1e6:,.1f}"
+        rows.append({"run": one.name, "ended": one.when, "MB": size, "why": why})
+    if rows:
+        headings = {"run": "run", "ended": "ended", "MB": "MB", "why": ""}
+        room = line_room()
+        folded = {} if room is None else {"why": _LEAST}
+        fitted = fitted_table(
+            headings, rows, room=room, dropped=["ended"], folded=folded, figures=["MB"]
+        )
+        print_table(fitted)
     removable = not delete and any(not one.kept for one in found.candidates)
     say(found.text + ("; --delete removes them" if removable else ""))
     if found.failed:

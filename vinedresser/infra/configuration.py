@@ -21,7 +21,7 @@ from vinedresser.masking import masked_arguments, masked_code, masked_value
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["build", "check_model_name", "load_toml", "masked_toml"]
+__all__ = ["build", "check_model_name", "load_toml", "parse_toml", "masked_toml"]
 
 T = TypeVar("T")
 

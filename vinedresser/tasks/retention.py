@@ -119,6 +119,13 @@ class Candidate:
         name = self.location.name
         return name if self.kind is None else f"{name} ({self.kind.WORD})"
 
+    @property
+    def when(self) -> str:
+        """The time of its end as text; "unknown" if its record cannot be read."""
+        if not self.ended:
+            return "unknown"
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.ended))
+
 
 @dataclass(frozen=True)
 class Cleaned:

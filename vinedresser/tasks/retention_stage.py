@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from prefect import task
@@ -48,5 +47,4 @@ def _lines(found: Cleaned) -> Iterator[str]:
     for one in found.candidates:
         why = found.failed.get(one.location, "")
         said = why or (f"stays: {one.kept}" if one.kept else f"{one.bytes / 1e6:,.1f} MB")
-        ended = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.ended))
-        yield f"- {literal(one.name)} (ended {ended}): {literal(said)}"
+        yield f"- {literal(one.name)} (ended {one.when}): {literal(said)}"

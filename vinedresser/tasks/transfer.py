@@ -55,7 +55,10 @@ from vinedresser.store.records import (
 from vinedresser.store.status import run_status
 from vinedresser.tasks.parents.kinds import KINDS, kind_of
 
-__all__ = ["Exported", "copy_run", "export_runs", "import_runs"]
+__all__ = ["ARRIVING", "Exported", "copy_run", "export_runs", "import_runs"]
+
+ARRIVING = f"{TEMPORARY}arriving-"
+"""Begins the name of the folder of a sweep or pruning that is being copied."""
 
 # Bytes that are read at a time.
 _CHUNK = 8 << 20
@@ -138,12 +141,13 @@ def copy_run(run: Location, store: Location) -> Location:
 
     Raises:
         AlreadyARun: the store has it, or another one of its name.
-        ConfigError: a run of a sweep is a link.
+        ConfigError: the store is a run, a sweep's or a pruning's; or a run of a sweep is a link.
         CorruptData: a record is damaged.
         NotARun: it is none.
         StillRunning: it, or a run of it, has not ended.
         StoreError: a store refused, or has files of something else under the name.
     """
+    _check_store(store)
     parcel = _packed(run)
     target = store / name_at(str(run))
     if _is_there(target, parcel):
@@ -199,12 +203,14 @@ def import_runs(path: Path, store: Location) -> Iterator[tuple[Location, bool]]:
 
     Raises:
         AlreadyARun: the store has another run, sweep or pruning of the name of one.
-        ConfigError: the file does not exist or cannot be read.
+        ConfigError: the file does not exist or cannot be read, or the store is a run, a sweep's or
+            a pruning's.
         CorruptData: the archive is damaged, or none of ours.
         StoreError: the store refused, or has files of something else under a name.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
+    _check_store(store)
     try:
         file = path.open("rb")
     except OSError as error:
@@ -224,6 +230,14 @@ def import_runs(path: Path, store: Location) -> Iterator[tuple[Location, bool]]:
 
 # What `zipfile` raises for damaged archives, beside the errors of JSON.
 _DAMAGED = (*DAMAGE, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError)
+
+
+def _check_store(store: Location) -> None:
+    """Refuse to write runs where they would count as part of something else."""
+    if open_storage(store).exists(RunRecord.KEY):
+        raise ConfigError(f"{store}: a run, not a store of runs; choose another one")
+    if (kind := kind_of(store)) is not None:
+        raise ConfigError(f"{store}: the folder of a {kind.WORD}, not a store; choose another one")
 
 
 def _packed(location: Location) -> _Parcel:
@@ -313,7 +327,7 @@ def _receive(target: Location, parcel: _Parcel) -> None:
     """Write what arrives, its record last."""
     place = target
     if parcel.kind is not None and isinstance(target, Path):
-        place = target.with_name(f"{TEMPORARY}arriving-{target.name}")
+        place = target.with_name(f"{ARRIVING}{target.name}")
     storage = open_storage(place)
     if read_record(storage, _Arrival) != _Arrival(parcel.id):
         for one in (place, target):

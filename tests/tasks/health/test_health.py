@@ -366,6 +366,15 @@ def test_what_looks_like_a_run_and_is_none_is_named(store: Path) -> None:
     assert "half: no run.json" in seen[0]
 
 
+def test_an_interrupted_copy_of_a_sweep_is_named(store: Path) -> None:
+    (store / ".tmp-arriving-search").mkdir()
+    state, seen = only(store_checks(store))
+    assert (state, seen) == (
+        "warning",
+        "search: a copy or import of it runs, or was interrupted",
+    )
+
+
 def test_a_sweep_without_end_is_named(store: Path) -> None:
     sweep = store / "search"
     make_run(sweep / "trial-0", [step_record(0, scalars={"losses/loss": 1.0})])

@@ -17,6 +17,7 @@ from vinedresser.plain_logs import json_line, logs_json
 from vinedresser.plain_text import visible
 
 __all__ = [
+    "LEVELS",
     "PlainConsole",
     "console",
     "error_console",
@@ -54,7 +55,7 @@ class _JsonConsole(PlainConsole):
         with self.capture() as captured:
             super().print(*objects, style=style, **options)
         styles = map(str, (style, *(one.style for one in objects if isinstance(one, Text))))
-        level = next((_LEVELS[one] for one in styles if one in _LEVELS), "info")
+        level = next((LEVELS[one] for one in styles if one in LEVELS), "info")
         for line in captured.get().splitlines():
             if line.strip():
                 self.tell(line.strip(), level)
@@ -65,7 +66,7 @@ class _JsonConsole(PlainConsole):
 
 
 # Of messages, by the colour that they have in a terminal.
-_LEVELS = {"red": "error", "yellow": "warning"}
+LEVELS = {"red": "error", "yellow": "warning"}
 
 
 def make_console(*, stderr: bool = False) -> PlainConsole:

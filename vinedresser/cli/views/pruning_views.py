@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from vinedresser.cli.views.beside import shown_when_observed
-from vinedresser.cli.views.console import console, plain_table
+from vinedresser.cli.views.console import console, plain_table, tell
 from vinedresser.pruning.rounds.round_record import RoundRecord
 from vinedresser.pruning.sensitivity import amounts_within
 from vinedresser.tasks.pruning.round_queue import RoundQueue, round_observer
@@ -43,8 +44,18 @@ def _show(queue: RoundQueue, over: threading.Event) -> None:
     while not last:
         last = over.wait(_POLL)
         for one in queue.rounds[shown:]:
-            console.print(_line(one, queue.rounds[0]), soft_wrap=True)
+            line = _line(one, queue.rounds[0])
+            if not tell(line, "info", to=console, **_fields(one)):
+                console.print(line, soft_wrap=True)
             shown += 1
+
+
+def _fields(one: RoundRecord) -> dict[str, object]:
+    """Return the fields of a log line about a round that has ended."""
+    counts = {"removed": one.removed, "parameters": one.parameters, "macs": one.macs}
+    figures = {"before": one.before, "figure": one.figure}
+    finite = {name: value for name, value in figures.items() if math.isfinite(value)}
+    return {"run": one.run, "round": one.number, **counts, **finite}
 
 
 def _line(one: RoundRecord, original: RoundRecord) -> str:

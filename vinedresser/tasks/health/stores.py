@@ -25,6 +25,7 @@ from vinedresser.store.status import run_status
 from vinedresser.tasks.health.check import Check, unless_it_fails
 from vinedresser.tasks.health.machine import space_check, write_check
 from vinedresser.tasks.parents.kinds import KINDS, kind_of, parent_state, parents_in
+from vinedresser.tasks.transfer import ARRIVING
 
 __all__ = ["left_checks", "store_checks"]
 
@@ -171,6 +172,12 @@ def _strays(store: Path) -> Iterator[Check]:
     if halves:
         seen = f"{_names(halves)}: no {RunRecord.KEY}, so they are no runs"
         yield Check(_AREA, "folder", "warning", seen, "delete them")
+    arriving = [name for name, is_folder in names if is_folder and name.startswith(ARRIVING)]
+    if arriving:
+        copied = _names(name.removeprefix(ARRIVING) for name in arriving)
+        seen = f"{copied}: a copy or import of it runs, or was interrupted"
+        remedy = f"repeat it, or delete {_names(arriving)}"
+        yield Check(_AREA, "folder", "warning", seen, remedy)
     left = [name for name, is_folder in names if not is_folder and name.startswith(TEMPORARY)]
     if left:
         seen = f"{len(left)} files {TEMPORARY}… that killed processes were writing"
