@@ -57,14 +57,15 @@ class LossOutputMismatch(OnceRule):
     outputs and labels it receives, and the model's last activation. Always wrong, and reported
     after ``patience`` checks, or at the end of a training that has fewer: softmax, sigmoid, tanh or
     relu before a loss that takes logits; softmax over one unit, or a cross-entropy between classes
-    of one; raw outputs, or a sigmoid of several classes, where probabilities or log-probabilities
-    are expected; fewer outputs than classes; labels other than 0 and 1 in a binary cross-entropy, 0
+    of one; raw outputs where probabilities or log-probabilities are expected; fewer outputs than
+    classes; labels other than 0 and 1 in a binary cross-entropy, 0
     and 1 in a loss that takes -1 and 1, and negative ones in a loss of counts (`LabelSigns`);
     [N, 1] broadcast against [N]; an activation that keeps a tenth of the targets' variance out of
     reach; a relu before an error of the labels 0 and 1; dropout behind the last weights; gradient
     ascent. Reported only if the outcome is poor (`Outcome`): what looks like a relu before a loss
-    that takes logits, rows of probabilities that do not sum to one, a squared or absolute error of
-    a softmax. A squared or absolute error of class numbers (`ClassNumbers`) is a warning.
+    that takes logits, rows of probabilities that do not sum to one (of a sigmoid before a
+    cross-entropy between classes otherwise a hint at the end), a squared or absolute error of a
+    softmax. A squared or absolute error of class numbers (`ClassNumbers`) is a warning.
 
     With the default severity, the finding is "stop" if nothing can be learned or the outcome is
     poor, and "warning" otherwise: such networks learn, but less than they could.
@@ -174,14 +175,15 @@ class LossOutputMismatch(OnceRule):
         """Return the last mismatch of a training with a poor outcome, or with too few steps.
 
         What is wrong whatever the outcome and was seen in every check of a training that had fewer
-        than `patience` of them counts, too.
+        than `patience` of them counts, too. Of a few others there is a hint.
         """
         final = self.outcome.final()
         poor = final.reason if final.kind == "poor" else ""
         for one in self._seen.values():
+            enough = one.checks >= self.patience
             always = one.mismatch.sure and one.checks == self._looks[one.loss]
-            if always or (poor and one.checks >= self.patience):
-                return self._finding(one, poor, few=one.checks < self.patience)
+            if always or (enough and (poor or one.mismatch.hint)):
+                return self._finding(one, poor, few=not enough)
         return None
 
     def _of_label_signs(self, step: Step) -> Finding | None:
@@ -273,6 +275,7 @@ class LossOutputMismatch(OnceRule):
         """
         mismatch = sighting.mismatch
         harmless = not poor and not mismatch.hopeless
+        severity = "info" if harmless and mismatch.hint else self.without_stop
         return self.found(
             sighting.step,
             since=sighting.first,
@@ -284,7 +287,7 @@ class LossOutputMismatch(OnceRule):
             seen=f"{mismatch.seen}; {poor}" if poor else mismatch.seen,
             cause=mismatch.cause,
             remedy=mismatch.remedy,
-            severity=self.without_stop if harmless else None,
+            severity=severity if harmless else None,
             evidence={
                 "kind": mismatch.kind,
                 "looks": sighting.checks,

@@ -138,6 +138,7 @@ class Mismatch(NamedTuple):
         seen: observation.
         hopeless: whether nothing can be learned.
         of: collection of the tensor that shows it, "predictions" or "labels".
+        hint: whether a training with it that does well gets a hint at its end.
     """
 
     kind: str
@@ -150,6 +151,7 @@ class Mismatch(NamedTuple):
     remedy: str
     hopeless: bool = False
     of: str = "predictions"
+    hint: bool = False
 
 
 def softmax_over_batch() -> Mismatch:

@@ -251,7 +251,7 @@ def _sigmoid_of_classes(form: OutputForm) -> Mismatch:
     """
     return Mismatch(
         "sigmoid_of_classes",
-        sure=True,
+        sure=False,
         statistic="max",
         value=form.highest,
         threshold=1.0,
@@ -262,6 +262,7 @@ def _sigmoid_of_classes(form: OutputForm) -> Mismatch:
         "model predicts",
         remedy="use softmax instead of sigmoid; for rows of several classes, a binary "
         "cross-entropy",
+        hint=True,
     )
 
 

@@ -391,6 +391,7 @@ def test_a_sigmoid_belongs_to_a_binary_cross_entropy(
     )
     findings = judge(run, [LossOutputMismatch()])
     assert [finding.evidence["kind"] for finding in findings] == kinds
+    assert all((finding.severity == "info") == (falls > 0) for finding in findings)
 
 
 @pytest.mark.parametrize(
