@@ -1,4 +1,4 @@
-"""Points in a plane, coloured by class or value, as SVG and as pixels."""
+"""Points in a plane, coloured by class or value, as SVG and as pixels, or between axes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vinedresser.explain.charts.axes import TICK_ROOM, Frame, Size, grid, nice_scale
 from vinedresser.explain.charts.palette import FIRST_LEVEL, LEVELS, colour
 from vinedresser.explain.charts.svg import Svg, chart, element
 
@@ -17,6 +18,7 @@ __all__ = [
     "class_colours",
     "hue",
     "one_colour",
+    "points_chart",
     "scatter",
     "scatter_pixels",
     "value_colours",
@@ -125,3 +127,36 @@ def hue(place: int) -> str:
     lightness = (0.45, 0.6, 0.35)[place // 10 % 3]
     rgb = colorsys.hls_to_rgb((0.44 + place * _GOLDEN) % 1.0, lightness, 0.62)
     return "#" + bytes(round(255 * one) for one in rgb).hex()
+
+
+def points_chart(x: NDArray[np.float64], y: NDArray[np.float64], size: Size, label: str) -> Svg:
+    """Return a chart of points; pairs that are not finite are left out.
+
+    Args:
+        x: float64 [N].
+        y: float64 [N].
+        size: size of the plot.
+        label: accessible name of the chart.
+    """
+    bottom = _MARGIN + size.height
+    frame = Frame(
+        nice_scale(x, size.left, size.width - size.right),
+        nice_scale(y, bottom, _MARGIN),
+        _MARGIN,
+        bottom,
+    )
+    across, up = frame.x(x), frame.y(y)
+    shown = np.isfinite(across) & np.isfinite(up)
+    # A line of length 0 with round ends is a dot.
+    dots = "".join(
+        f"M{one:.1f} {other:.1f}h0" for one, other in zip(across[shown], up[shown], strict=True)
+    )
+    drawn = element("path", d=dots, stroke=hue(0), stroke_width=4, stroke_linecap="round")
+    return chart(
+        label,
+        size.width,
+        bottom + TICK_ROOM,
+        *grid(frame, size, values=bool(shown.any())),
+        *([drawn] if dots else []),
+        kind="points",
+    )

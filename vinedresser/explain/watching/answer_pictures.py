@@ -20,8 +20,7 @@ from vinedresser.explain.charts.images import colour_png, data_url
 from vinedresser.explain.charts.label_bars import label_bars
 from vinedresser.explain.charts.layer_map import layer_map
 from vinedresser.explain.charts.lines import line_of, lines_chart
-from vinedresser.explain.charts.points import points_chart
-from vinedresser.explain.charts.scatter import hue
+from vinedresser.explain.charts.scatter import hue, points_chart
 from vinedresser.explain.charts.svg import Svg, element
 from vinedresser.explain.formatting import number, shortened
 from vinedresser.explain.reports.confusion import Confusion, confusion_chart
