@@ -152,7 +152,9 @@ def test_on_another_machine_the_heartbeat_must_be_fresh(
     supervise(storage, away(here), age=61)
     status = run_status(storage)
     assert status.state == "dead"
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() - 61))
+    begun = read_record(storage, SupervisorRecord)
+    assert begun is not None
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(begun.started))
     assert status.reason == (
         f"nothing was heard from another machine after {when} and no exit was recorded"
     )

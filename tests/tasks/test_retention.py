@@ -222,12 +222,12 @@ def made_for(run: Path, owner: ProcessIdentity) -> LocalStorage:
 
 
 def test_a_process_of_another_machine_counts_as_gone_after_a_day(store: Path) -> None:
-    here = this_process()
+    here, now = this_process(), time.time()
     for name, age in (("run-5", 0.9 * DAY), ("run-4", 1.1 * DAY)):
         storage = made_for(store / name, here)
-        beat = Heartbeat(0, asdict(away(here)), 7, time.time() - age)
+        beat = Heartbeat(0, asdict(away(here)), 7, now - age)
         write_record(storage, beat, key=heartbeat_key(0))
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() - 0.9 * DAY))
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 0.9 * DAY))
     found = kept(store, Policy(older=1e-6))
     assert found["run-5"] == (
         f"process {here.pid} on gpu7, for which it was made, may still run: last sign of life "

@@ -77,13 +77,16 @@ def test_it_serves_those_who_know_its_password(prefect_server: PrivatePrefect) -
 
 @pytest.mark.thorough
 def test_each_has_a_database_of_its_own_with_the_tables_of_the_first(
-    prefect_server: PrivatePrefect,
+    prefect_server: PrivatePrefect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # In one state folder: each looks there for tables, and for what others have left.
+    monkeypatch.setenv("XDG_STATE_HOME", str(prefect_server.home.parents[2]))
     [tables] = (state_folder() / "prefect").glob("tables-*.db")
     made = tables.stat().st_mtime_ns
     other = start_private_prefect()
     try:
         other.wait()
+        assert other.home.parent == prefect_server.home.parent
         assert other.home != prefect_server.home
         assert status(other, other.environment()["PREFECT_API_AUTH_STRING"]) == 200
         assert status(other, prefect_server.environment()["PREFECT_API_AUTH_STRING"]) == 401

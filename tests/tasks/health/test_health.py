@@ -314,7 +314,7 @@ def test_a_run_of_a_machine_that_may_be_away_is_named_with_it(store: Path) -> No
     write_record(storage, LaunchRecord(["true"], str(store), {}, elsewhere))
     beat = Heartbeat(0, elsewhere, 0, time.time() - 3600)
     write_record(storage, beat, key=heartbeat_key(0))
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() - 3600))
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(beat.time))
     [found] = [one for one in store_checks(store) if one.state != "ok"]
     assert found.state == "warning"
     assert found.seen.startswith(f"far: process {os.getpid()} on gpu7, for which it was made, may ")
