@@ -6,15 +6,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 __all__ = ["shown_beside", "shown_when_observed"]
 
 _Subject = TypeVar("_Subject")
+_Subjects = TypeVarTuple("_Subjects")
 
 
 @contextmanager
-def shown_beside(show: Callable[..., None], *subjects: Any) -> Iterator[None]:
+def shown_beside(
+    show: Callable[[*_Subjects, threading.Event], None], *subjects: *_Subjects
+) -> Iterator[None]:
     """Show something while the body runs.
 
     Args:

@@ -1,4 +1,4 @@
-"""Artifacts of MLflow: files that become some, and fetching them and registered models."""
+"""Artifacts of MLflow runs: uploading files, and downloading artifacts and registered models."""
 
 from __future__ import annotations
 

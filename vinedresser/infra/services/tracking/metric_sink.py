@@ -1,4 +1,4 @@
-"""Sends metrics to MLflow in the background."""
+"""Sends metrics to MLflow in the background, and selects the steps whose metrics are sent."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _LOG = plain_logger(__name__)
 # MLflow's limit for one request.
 _MOST_PER_BATCH = 1000
 
+# Metrics of all steps below this one are sent.
 _ALL_BELOW = 1000
 
 
