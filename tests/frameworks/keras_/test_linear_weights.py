@@ -21,6 +21,16 @@ class Doubled(layers.Dense):  # type: ignore[misc]
     """A layer whose call is not known."""
 
 
+class Bent(keras.Sequential):  # type: ignore[misc]
+    """A model that calls its layers itself."""
+
+    def call(self, inputs: keras.KerasTensor, **_: object) -> keras.KerasTensor:
+        """Return the outputs of the layers, each after a relu."""
+        for layer in self.layers:
+            inputs = keras.ops.relu(layer(inputs))
+        return inputs
+
+
 @pytest.mark.parametrize(
     ("shape", "between", "count"),
     [
@@ -29,10 +39,13 @@ class Doubled(layers.Dense):  # type: ignore[misc]
         ((6,), [layers.Dense(8), layers.Activation("linear"), layers.Dense(3)], 2),
         ((6,), [layers.Dense(8), layers.BatchNormalization(), layers.Dense(3)], 2),
         (IMAGES, [layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(3)], 2),
+        # A dense layer has the units of all positions.
+        (IMAGES, [layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(10)], 2),
         ((6,), [layers.Dense(8, activation="relu"), layers.Dense(3)], 0),
         ((6,), [layers.Dense(8), layers.ReLU(), layers.Dense(3)], 0),
         ((6,), [layers.Dense(8, activation=lambda x: x**2), layers.Dense(3)], 0),
         ((6,), [Doubled(8), layers.Dense(3)], 0),
+        ((5, 6), [layers.Dense(8), layers.Dense(7), layers.LSTM(3)], 0),
         (IMAGES, [layers.Conv2D(4, 3), layers.MaxPooling2D(), layers.Dense(3)], 0),
         # A matrix of low rank, and a single layer.
         ((6,), [layers.Dense(2), layers.Dense(6)], 0),
@@ -59,3 +72,4 @@ def test_of_other_models_nothing_is_known() -> None:
     outputs = layers.Dense(3)(layers.Dense(8)(inputs))
     assert linear_weights(keras.Model(inputs, outputs)) == []
     assert linear_weights(keras.Sequential([layers.Dense(8), layers.Dense(3)])) == []
+    assert linear_weights(Bent([keras.Input((6,)), layers.Dense(8), layers.Dense(3)])) == []

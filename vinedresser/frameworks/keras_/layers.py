@@ -112,9 +112,10 @@ def linear_weights(model: Any) -> list[Any]:
 
     Returns:
         Kernels; [] if there are fewer than two, if any activation is between them, or anything
-        that may be one, or if fewer weights would do less: of a matrix of low rank.
+        that may be one, if other layers have weights, or if fewer weights would do less: of a
+        matrix of low rank.
     """
-    if not isinstance(model, keras.Sequential):
+    if not isinstance(model, keras.Sequential) or type(model).call is not keras.Sequential.call:
         return []
     weights: list[Any] = []
     bent = False
@@ -124,15 +125,21 @@ def linear_weights(model: Any) -> list[Any]:
                 return []
             weights.append(layer.kernel)
         elif type(layer) not in _LINEAR:
+            if layer.weights:
+                return []
             bent = True
         bent |= getattr(layer, "activation", None) not in (None, keras.activations.linear)
     return [] if all(_is_low_rank(*pair) for pair in pairwise(weights)) else weights
 
 
 def _is_low_rank(first: Any, second: Any) -> bool:
-    """Return whether there are fewer units between two kernels than inputs and outputs."""
+    """Return whether there are fewer units between two kernels than inputs and outputs.
+
+    If the second has other inputs, they are those of several positions.
+    """
     *inputs, units = first.shape
-    return bool(units < min(math.prod(inputs), second.shape[-1]))
+    *_, given, outputs = second.shape
+    return bool(given == units < min(math.prod(inputs), outputs))
 
 
 def differs_in_training(layers: Iterable[tuple[str, Any]]) -> bool:
