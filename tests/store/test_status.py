@@ -218,6 +218,11 @@ def test_damaged_records_count_as_missing_and_are_named(
     assert status.state == "dead"
     assert "heartbeat/0.json" in " ".join(status.problems)
     assert "exit.json" in " ".join(status.problems)
+    begun = {"supervisor": asdict(gone), "trainer": asdict(gone), "started": 1e300}
+    storage.put(SupervisorRecord.KEY, [json.dumps(begun).encode()])
+    status = run_status(storage)
+    assert status.state == "running"
+    assert "started is 1e+300" in " ".join(status.problems)
 
 
 def test_when_a_rank_is_over(

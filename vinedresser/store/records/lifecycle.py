@@ -244,7 +244,8 @@ class SupervisorRecord(Record):
     peers: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Refuse what are not identities of processes."""
+        """Refuse what are not identities of processes, or a start that is not a time."""
+        check_time("started", self.started)
         ProcessIdentity(**self.supervisor)
         for one in (self.trainer, *self.peers):
             ProcessIdentity(**one)
