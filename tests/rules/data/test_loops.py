@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from tests.rules.trainings import digits
 from vinedresser.capture import Hook, open_run
+from vinedresser.capture.config.capture_config import CaptureConfig
+from vinedresser.capture.recording.recording import Recording
 from vinedresser.rules.base import Rule, capture_for
 from vinedresser.rules.data.class_imbalance import ClassImbalance
 from vinedresser.rules.data.corrupt_inputs import CorruptInputs
@@ -173,10 +177,38 @@ def test_evaluations_with_a_single_label(mixed: bool, tmp_path: Path) -> None:
     assert [(one.fault, one.mode) for one in found] == [("single_label", "eval")] * (not mixed)
 
 
+@pytest.mark.parametrize(
+    ("batches", "share"),
+    [
+        ([torch.ones(3, dtype=torch.bfloat16), torch.zeros(1, dtype=torch.bfloat16)], 0.75),
+        ([torch.ones(3, 1, requires_grad=True), [1, 0]], 0.8),
+    ],
+)
+def test_labels_of_any_kind_are_counted(
+    batches: list[Any], share: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = capture_for([SingleLabel()]).collections
+    with Hook(tmp_path / "run", collections=config) as hook, hook.mode("eval"):
+        for labels in batches:
+            hook.step(labels=labels)
+    shares = open_run(tmp_path / "run").scalars("state")["state/first_label/batch"]
+    assert shares.values.tolist() == [share]
+    assert capsys.readouterr().err == ""
+
+
+def test_labels_of_two_outputs_are_not_a_single_one() -> None:
+    recording = Recording("eval", 0, CaptureConfig().due(0, "eval"))
+    recording.add_first_label("shares", np.zeros((4, 3)))
+    recording.add_first_label("shares", np.zeros((4, 2)))
+    assert recording.scalars() == {"shares": 0.5}
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(("mixed", "plain"), [(False, False), (True, False), (False, True)])
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_evaluations_with_a_single_label_in_a_loop_of_keras(mixed: bool, tmp_path: Path) -> None:
+def test_evaluations_with_a_single_label_in_a_loop_of_keras(
+    mixed: bool, plain: bool, tmp_path: Path
+) -> None:
     import keras
     import tensorflow as tf
 
@@ -198,7 +230,7 @@ def test_evaluations_with_a_single_label_in_a_loop_of_keras(mixed: bool, tmp_pat
             )
             if step % 20 == 19:
                 for some, wanted in held:
-                    loss_fn(wanted, model(some, training=False))
+                    loss_fn(wanted.numpy() if plain else wanted, model(some, training=False))
     found = judge(open_run(tmp_path / "run"), [rule])
     assert [(one.fault, one.mode) for one in found] == [("single_label", "eval")] * (not mixed)
 

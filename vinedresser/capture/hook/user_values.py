@@ -81,7 +81,8 @@ class UserValues:
             return
         shape = np.shape(labels)
         if shape and 0 < math.prod(shape) == shape[0]:
-            plain = labels.detach().cpu() if hasattr(labels, "detach") else labels
+            # numpy reads no tensors of a GPU, and no bfloat16.
+            plain = labels.tolist() if hasattr(labels, "tolist") else labels
             recording.add_first_label(name, np.asarray(plain))
 
     def save(self, name: str, value: Any) -> None:

@@ -206,7 +206,10 @@ class Recording:
         """
         rows = labels.reshape(len(labels), -1)
         first = self.kept.setdefault(name, rows[:1].copy())
-        self.add_scalar(name, float((rows == first).all(1).mean()), self.weight(len(rows)))
+        # The labels of another output may have another length.
+        alike = rows.shape[1] == first.shape[1]
+        share = float((rows == first).all(1).mean()) if alike else 0.0
+        self.add_scalar(name, share, self.weight(len(rows)))
 
     def narrow(self, due: Due) -> None:
         """Replace `due` and drop everything it does not ask for."""

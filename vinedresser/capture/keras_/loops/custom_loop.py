@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 import keras
+import numpy as np
 
 from vinedresser.capture.keras_.backends.backend import first_length
 from vinedresser.capture.keras_.observation.comparisons import (
@@ -152,7 +153,9 @@ class CustomLoop:
         """Write the share of an evaluation's labels that equal its first one, if they are known."""
         name = f"{FIRST_LABEL}{self._names.prefix}loss"
         # Those of a function that is being compiled have no values.
-        known = keras.ops.is_tensor(labels) and hasattr(labels, "numpy")
+        known = isinstance(labels, np.ndarray) or (
+            keras.ops.is_tensor(labels) and hasattr(labels, "numpy")
+        )
         if known and recording.due.ask(name) and 0 < len(labels.shape) <= 2 and labels.shape[0]:
             recording.add_first_label(name, keras.ops.convert_to_numpy(labels))
 
