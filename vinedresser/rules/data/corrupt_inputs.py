@@ -364,8 +364,8 @@ def _cut_off(name: str, values: NDArray[np.float64], share: float) -> Symptom:
         share,
         _DECIMALS,
         0.95,
-        f"{share:.0%} of the inputs of an Embedding have decimals, which it cuts off: of {before} "
-        f"different numbers {after} are left",
+        f"{share:.0%} of the inputs of an Embedding have decimals, which it cuts off: that leaves "
+        f"{after} of {before} different numbers",
         "the inputs are quantities, or were scaled, but an Embedding takes them for indices",
         "use a dense layer instead of the Embedding for quantities; do not scale or normalise "
         "indices",
