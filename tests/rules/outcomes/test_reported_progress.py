@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.store.finding import Finding
+from vinedresser.testing.runs import make_run, step_record
 
 _STEPS = 400
 
@@ -94,11 +96,46 @@ def test_a_number_of_the_last_step_has_not_stood(tmp_path: Path) -> None:
 def names(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
     """Return constants that measure something else, or are as good as can be."""
     best = {"accuracy": 1.0, "val_mse": 0.0, "best_loss": 0.123456, "teacher_loss": 0.123456}
-    return {**best, "learning_error_bound": 0.123456}
+    # The best accuracy was the first one; float32 has not the decimal 0.1.
+    best |= {"best_accuracy": 0.4, "val_mae": float(np.float32(0.1))}
+    # No model has found a rare class, or predicted a whole sentence.
+    return {**best, "val_f1": 0.0, "learning_error_bound": 0.123456}
 
 
 def test_constants_that_are_no_results_are_ignored(tmp_path: Path) -> None:
     assert learned(tmp_path / "run", names, lambda model: model) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "since", "told"),
+    [
+        ("losses/loss", 0, True),
+        ("losses/loss", 300, True),
+        ("losses/teacher_loss", 0, False),
+        ("metrics/auc", 0, True),
+        ("metrics/auc", 300, False),
+    ],
+)
+def test_a_number_that_stands(name: str, since: int, *, told: bool, tmp_path: Path) -> None:
+    """A loss that is almost 0 falls on without a change of any prediction."""
+    records = []
+    for step in range(_STEPS):
+        records.append(step_record(step, scalars={"losses/loss": 2 * 0.97**step}))
+        if step >= since and step % 10 == 9:
+            records.append(step_record(step, mode="eval", scalars={name: 0.612345}))
+    found = judge(make_run(tmp_path / "run", records), [Underfitting()])
+    assert ["was exactly 0.612345" in one.seen for one in found] == [True] * told
+
+
+def test_a_return_that_rises_in_training_has_risen(tmp_path: Path) -> None:
+    records = []
+    for step in range(0, _STEPS, 5):
+        rises = {"losses/loss": 2 * 0.99**step, "metrics/reward": step / 100}
+        records.append(step_record(step, scalars=rises))
+        if step % 50 == 0:
+            stands = {"metrics/reward": 0.5 - step / 2000}
+            records.append(step_record(step, mode="eval", scalars=stands))
+    assert judge(make_run(tmp_path / "run", records), [Underfitting()]) == []
 
 
 def chosen(folder: Path, *, follow: float) -> list[Finding]:

@@ -85,9 +85,11 @@ _NEGATED = Advice(
 )
 _FROZEN = Advice(
     cause="the evaluated model is not the one that is trained (a copy, an average that nothing "
-    "updates, a checkpoint loaded before each evaluation), or the numbers are those of a cache",
-    remedy="evaluate the model whose parameters the optimizer has; print one of its weights in the "
-    "training and in the evaluation: they must be equal, and change",
+    "updates, a checkpoint loaded before each evaluation), the numbers are those of a cache, or "
+    "all rows are predicted alike in evaluations",
+    remedy="evaluate the model whose parameters the optimizer has; print one of its weights, and "
+    "some predictions, in the training and in the evaluation: the weights must be equal, and "
+    "change",
 )
 _UNMOVED = Advice(
     cause="the loss alone does not tell whether the training achieves what its metrics measure",

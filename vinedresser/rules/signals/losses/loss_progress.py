@@ -226,16 +226,20 @@ class LossProgress:
         """
         return self._still if self._still_for >= _QUARTER else None
 
-    def fallen(self, steps: int) -> float:
+    def fallen(self, steps: int, *, of_start: bool = False) -> float:
         """Return by which share the loss has fallen in the last steps; below 0 if it has risen.
 
         Compares the first kept block that begins in them with the last block.
+
+        Args:
+            of_start: the share is that of the start, not of the loss before these steps.
         """
         if not self._blocks or steps < 1:
             return 0.0
         last, now = self._blocks[-1]
         before = next(mean for first, mean in self._blocks if first > last - steps)
-        return (before - now) / abs(before) if before else 0.0
+        size = abs(self.start()[0] if of_start else before)
+        return (before - now) / size if size else 0.0
 
     def thrown_up(self) -> bool:
         """Return whether a block rose by half of the start or more, beyond noise."""

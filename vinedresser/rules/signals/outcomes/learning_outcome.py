@@ -14,6 +14,7 @@ from vinedresser.rules.signals.losses.aimless_losses import AimlessLosses
 from vinedresser.rules.signals.losses.loss_progress import LossProgress, spread
 from vinedresser.rules.signals.outcomes.metric_scale import (
     direction,
+    is_best,
     is_error,
     is_return,
     metric_scale,
@@ -56,9 +57,9 @@ _LOST = 0.5
 # Values of a metric that stands: fewest, share of all, and the first ones that it is compared with.
 _STANDING, _SHARE_STANDING, _BEFORE = 40, 0.5, 4
 # Fewest values of what never changes in evaluations: of a loss or an error, and of metrics that
-# change with a prediction only; digits that rounded values do not have; and the largest gain of the
-# latter, since a good model may change no prediction.
-_FROZEN, _FROZEN_COUNTS, _DIGITS, _FROZEN_GAIN = 5, 8, 4, 0.5
+# change with a prediction only; digits of rounded values, and the rounding of float32; and the
+# largest gain of the latter, since a good model may change no prediction.
+_FROZEN, _FROZEN_COUNTS, _DIGITS, _ROUNDED, _FROZEN_GAIN = 5, 8, 4, 1e-6, 0.5
 # Share of the range of a metric, at its best end, in which it may be at its best.
 _NEAR_BEST = 0.1
 # Share of the way from guessing to perfect, of metrics that show no progress.
@@ -311,7 +312,8 @@ class LearningOutcome(Signal):
         """Return a number of the evaluations that stays the same, to the bit, while a loss falls.
 
         The loss fell by 30 % since the first of its values. Losses and errors change whenever the
-        model does; other metrics only with a prediction, so they must be far from perfect.
+        model does; other metrics only with a prediction, so they must be far from perfect, and the
+        loss fell by 30 % of its start: one that is almost 0 falls without a change of predictions.
 
         Args:
             classes: number of classes of the task; 0 if unknown.
@@ -320,19 +322,24 @@ class LearningOutcome(Signal):
             return None
         for (name, mode), trend in {**self._evaluated, **self._metrics}.items():
             since, value = self._since[name, mode], trend.last
+            error = name in self.losses or is_error(name)
             fallen = any(
-                loss.learned(_LEARNED) and loss.fallen(self._step - since) > _LEARNED
+                loss.learned(_LEARNED)
+                and loss.fallen(self._step - since, of_start=not error) > _LEARNED
                 for loss in self.losses.values()
             )
-            stands = trend.equal == trend.values
+            stands = trend.equal == trend.values and not is_best(name)
             if not stands or not fallen or self._reported[name, mode] < _LATE * self._step:
                 continue
             scale = metric_scale(name, classes)
-            if name.startswith("losses/") or is_error(name):
-                told = trend.values >= _FROZEN and float(f"{value:.{_DIGITS}g}") != value
+            if error:
+                rounded = float(f"{value:.{_DIGITS}g}")
+                told = trend.values >= _FROZEN
+                told = told and not math.isclose(rounded, value, rel_tol=_ROUNDED)
             else:
                 gain = scale.gains([value])[0] if scale else math.inf
-                told = trend.values >= _FROZEN_COUNTS and gain < _FROZEN_GAIN
+                # 0 is that of any model that finds nothing.
+                told = trend.values >= _FROZEN_COUNTS and value != 0 and gain < _FROZEN_GAIN
             if told:
                 words = f"{name.rpartition('/')[2]} was exactly {value:.6g} all"
                 words = f"{words} {trend.values} times, while the training loss fell"
@@ -345,14 +352,17 @@ class LearningOutcome(Signal):
 
         One that stands at a value other than 0, or close to its greatest one, may be at its best.
         """
-        returns = {name: one for (name, _), one in self._metrics.items() if is_return(name)}
-        known = {name: one for name, one in returns.items() if one.values >= _FEWEST}
-        if any(one.rose() or (one.stands() and one.last) for one in known.values()):
+        known = [
+            (name, one)
+            for (name, _), one in self._metrics.items()
+            if is_return(name) and one.values >= _FEWEST
+        ]
+        if any(one.rose() or (one.stands() and one.last) for _, one in known):
             return ""
         return ", ".join(
             f"{name.rpartition('/')[2]} was {one.first:.3g} at first and is {one.last:.3g} after "
             f"{one.values} values"
-            for name, one in known.items()
+            for name, one in known
         )
 
     def barely_moved(self, classes: int) -> str:

@@ -7,7 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["MetricScale", "direction", "is_error", "is_return", "metric_scale", "tells_learning"]
+__all__ = [
+    "MetricScale",
+    "direction",
+    "is_best",
+    "is_error",
+    "is_return",
+    "metric_scale",
+    "tells_learning",
+]
 
 # fmt: off
 _HIGHER = frozenset((
@@ -154,8 +162,13 @@ def tells_learning(name: str) -> bool:
 
 def is_error(name: str) -> bool:
     """Return whether a metric changes whenever an output does, as a mean error or a loss."""
-    words = frozenset(_words(name.removeprefix("metrics/"))) - (_NEUTRAL - {"best"})
+    words = frozenset(_words(name.removeprefix("metrics/"))) - _NEUTRAL
     return bool(words) and words <= _LOWER - _COUNTED
+
+
+def is_best(name: str) -> bool:
+    """Return whether a metric is the best value so far, which stands while others become worse."""
+    return "best" in _words(name)
 
 
 def is_return(name: str) -> bool:
