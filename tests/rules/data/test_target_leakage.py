@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,21 +15,26 @@ from tests.rules.data.trainings import found_in, network
 from tests.rules.trainings import diabetes, digits
 from vinedresser.capture import Hook, open_run
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.data.leakage.future_tokens import TokenOffset
 from vinedresser.rules.data.leakage.target_leakage import TargetLeakage
 from vinedresser.rules.judge import judge
 from vinedresser.store.finding import Finding
+from vinedresser.testing.runs import make_run, step_record
 
 Batch = tuple[Tensor, Tensor]
 LENGTH, KINDS, IGNORED, PADDING = 16, 20, -100, 20
 
 
-def language(train: Callable[[Tensor], Batch], path: Path, *, flat: bool = True) -> list[Finding]:
+def language(
+    train: Callable[[Tensor], Batch], path: Path, *, flat: bool = True, skip: int = 0
+) -> list[Finding]:
     """Return the findings in a language model of words that mostly count upwards.
 
     Args:
         train: returns inputs and targets of text, int64 [rows, positions].
         path: parent directory of the run.
         flat: give the loss [rows * positions] targets.
+        skip: number of first positions that are left out of the loss.
     """
     torch.manual_seed(0)
     rule = TargetLeakage()
@@ -42,7 +48,7 @@ def language(train: Callable[[Tensor], Batch], path: Path, *, flat: bool = True)
             starts = torch.randint(KINDS, (8, 1))
             tokens = (starts + torch.arange(LENGTH + 1)) % KINDS
             inputs, targets = train(tokens)
-            outputs = model(inputs)
+            outputs, targets = model(inputs)[:, skip:], targets[:, skip:]
             optimizer.zero_grad()
             if flat:
                 value = loss(outputs.reshape(-1, KINDS + 1), targets.reshape(-1))
@@ -123,6 +129,42 @@ def test_targets_that_are_shifted_twice(flat: bool, tmp_path: Path) -> None:
 def test_other_targets(train: Callable[[Tensor], Batch], flat: bool, tmp_path: Path) -> None:
     # The next word is certain, so both models learn to predict it.
     assert language(train, tmp_path, flat=flat) == []
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_first_tokens_without_a_loss(flat: bool, tmp_path: Path) -> None:
+    """As of a prompt: all other targets are the next tokens."""
+    train = lambda tokens: (tokens[:, :-1], tokens[:, 1:])  # noqa: E731
+    assert language(train, tmp_path, flat=flat, skip=1) == []
+
+
+def test_only_targets_among_the_inputs_are_counted() -> None:
+    offset = TokenOffset()
+    inputs = np.arange(192).reshape(48, 4)
+    targets = np.full((48, 4), 999)
+    targets[:, 0] = inputs[:, 3]
+    offset.add(inputs, targets)
+    # Of the other positions, nobody knows it.
+    assert set(offset.possible) == {3}
+    assert (offset.tokens, offset.known) == (48, None)
+    for _ in range(3):
+        offset.add(inputs, targets)
+    assert (offset.tokens, offset.known) == (192, 3)
+
+
+def test_inputs_whose_name_changes(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    records = []
+    for step in range(4):
+        text = generator.integers(9, size=(8, 9))
+        tensors = {
+            f"inputs/batch[{step // 2}]": text[:, :-1],
+            "labels/loss": text[:, 1:],
+            "predictions/loss": generator.random((8, 8, 9)),
+        }
+        records.append(step_record(5 * step, tensors=tensors, scalars={"losses/loss": 1.0}))
+    run = make_run(tmp_path / "run", records)
+    assert judge(run, [TargetLeakage()]) == []
 
 
 class OwnLoss(nn.Module):

@@ -61,17 +61,14 @@ class TokenOffset:
     shifted. Targets below 0 are ignored, as by the loss.
 
     Attributes:
-        possible: the distances of which no target was another token so far; none if targets are
-            other tokens, as those of a masked language model.
-        tokens: number of targets so far.
-        kinds: the distinct ones.
+        kinds: distinct targets so far, until there are enough.
     """
 
     def __init__(self) -> None:
-        self.possible = frozenset(_OFFSETS)
-        self.tokens = 0
         self.kinds: frozenset[int] = frozenset()
-        self._longer = frozenset(itertools.product(_LONGER, _OFFSETS))
+        # Number of targets that are the input token at a distance, by how many tokens the inputs
+        # are longer, and this distance; without those of which any target was another token.
+        self._equal = dict.fromkeys(itertools.product(_LONGER, _OFFSETS), 0)
 
     def add(self, inputs: NDArray[Any], targets: NDArray[np.int64]) -> None:
         """Process a batch.
@@ -80,16 +77,23 @@ class TokenOffset:
             inputs: tokens, integers [rows, positions].
             targets: tokens, [rows, positions] or [n], evenly strided ones of all positions.
         """
-        counted = targets.reshape(-1) >= 0
-        self._longer = frozenset(
-            (longer, offset)
-            for longer, offset in self._longer
-            if _repeats(inputs, targets, counted, longer, offset)
-        )
-        self.possible = frozenset(offset for _, offset in self._longer)
-        self.tokens += int(counted.sum())
+        self._equal = {
+            (longer, offset): before + equal
+            for (longer, offset), before in self._equal.items()
+            if (equal := _equal(inputs, targets, longer, offset)) is not None
+        }
         if len(self.kinds) < _KINDS:
             self.kinds |= frozenset(np.unique(targets[targets >= 0]).tolist())
+
+    @property
+    def possible(self) -> frozenset[int]:
+        """The distances at which all targets so far are the input tokens."""
+        return frozenset(offset for (_, offset), equal in self._equal.items() if equal)
+
+    @property
+    def tokens(self) -> int:
+        """The number of targets that are the input token at the same distance."""
+        return max(self._equal.values(), default=0)
 
     @property
     def known(self) -> int | None:
@@ -97,28 +101,32 @@ class TokenOffset:
         few = self.tokens < _TOKENS or len(self.kinds) < _KINDS
         return None if few or len(self.possible) != 1 else next(iter(self.possible))
 
+    @property
+    def least(self) -> int:
+        """The smallest possible distance from a prediction to its target.
 
-def _repeats(
-    inputs: NDArray[Any],
-    targets: NDArray[np.int64],
-    counted: NDArray[np.bool_],
-    longer: int,
-    offset: int,
-) -> bool:
-    """Return whether all targets are the input tokens at a distance, where there are any.
+        If inputs are longer than targets, it may be the first tokens that have no prediction.
+        """
+        return min((at - longer for (longer, at), equal in self._equal.items() if equal), default=0)
+
+
+def _equal(
+    inputs: NDArray[Any], targets: NDArray[np.int64], longer: int, offset: int
+) -> int | None:
+    """Return how many targets are the input token at a distance; None if any is another one.
 
     Args:
         inputs: [rows, positions].
         targets: [rows, positions - longer], or [n], evenly strided ones of them.
-        counted: bool [n], the targets that count.
     """
     places = _places(inputs, targets, inputs.shape[1] - longer)
     if places is None:
-        return False
+        return None
     row, position = places
-    there = counted & (position + offset < inputs.shape[1])
+    wanted = targets.reshape(-1)
+    there = (wanted >= 0) & (position + offset < inputs.shape[1])
     given = inputs[row[there], position[there] + offset]
-    return np.array_equal(given, targets.reshape(-1)[there])
+    return len(given) if np.array_equal(given, wanted[there]) else None
 
 
 def _places(

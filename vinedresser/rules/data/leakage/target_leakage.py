@@ -47,7 +47,8 @@ class TargetLeakage(OnceRule):
       the check, as with masked language models;
     - tokens, if the target of each position is the input token two or three positions later: the
       targets are shifted twice, so that the model skips a token (`TokenOffset`). Of several inputs,
-      none may be the next token, but one whose name says that it is the targets;
+      none may be the next token, but one whose name says that it is the targets; without such a
+      one, inputs that are longer than the targets may begin with tokens without a prediction;
     - tokens whose targets are the next ones, if the model predicts those among its inputs much
       better than that of the last position, which is not (`FutureTokens`): it sees its targets;
     - columns of a table, [rows, columns], if over ``rows`` distinct rows some columns have one
@@ -111,7 +112,7 @@ class TargetLeakage(OnceRule):
             return None
         for name, tokens in inputs.items():
             self._offsets.setdefault(name, TokenOffset()).add(tokens, targets)
-        repeated = {name: one for name, one in self._offsets.items() if one.possible}
+        repeated = {name: one for name in inputs if (one := self._offsets[name]).possible}
         if not repeated:
             return None
         name, offset = min(repeated.items(), key=lambda item: min(item[1].possible))
@@ -120,7 +121,9 @@ class TargetLeakage(OnceRule):
             return self._of_copies(step, name, targets, compared)
         if min(offset.possible) == 1 and alone:
             return self._of_next_tokens(step, name, inputs[name], compared)
-        return self._of_later_tokens(step, name, offset) if (offset.known or 0) > 1 else None
+        shifts = any(map(_LABELS.search, self.batches.inputs))
+        later = (offset.known or 0) > 1 and (shifts or offset.least > 1)
+        return self._of_later_tokens(step, name, offset) if later else None
 
     def _of_copies(
         self, step: Step, name: str, targets: NDArray[np.int64], compared: Compared
