@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from vinedresser.rules.data.unnormalised_inputs import UnnormalisedInputs
 from vinedresser.rules.data.unnormalised_targets import UnnormalisedTargets
 from vinedresser.rules.judge import judge
 from vinedresser.store.finding import Finding
+from vinedresser.testing.runs import make_run, step_record
 
 
 def tanh() -> nn.Module:
@@ -63,6 +65,34 @@ def test_inputs_with_a_diverging_loss_are_reported_immediately(tmp_path: Path) -
     )
     assert finding.step <= 20
     assert "not finite" in finding.seen
+
+
+@pytest.mark.parametrize(
+    ("model", "first", "found"),
+    [
+        ("Sequential", "Embedding", True),
+        ("Sequential", "Dense", False),
+        # It may take one column for an index, and the others for quantities.
+        ("Recommender", "Embedding", False),
+        ("Functional", "Embedding", False),
+    ],
+)
+def test_decimals_before_an_embedding_of_keras(
+    model: str, first: str, *, found: bool, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    records = [
+        step_record(
+            5 * step,
+            scalars={"losses/loss": 1.0},
+            tensors={"inputs/batch": generator.random((32, 6)).astype("float32")},
+        )
+        for step in range(3)
+    ]
+    modules = {model: [model, "", "model"], "first": [first, ""], "dense": ["Dense", ""]}
+    run = make_run(tmp_path / "run", records, framework="keras", modules=modules)
+    seen = [one.seen for one in judge(run, [CorruptInputs()]) if one.statistic]
+    assert ["which it cuts off" in one for one in seen] == [True] * found
 
 
 class Masking(nn.Module):

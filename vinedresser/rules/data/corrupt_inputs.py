@@ -74,7 +74,8 @@ class CorruptInputs(OnceRule):
     for them are known to be good: they are prepared in another way.
 
     If the targets are the inputs, rows that are all equal are reported whatever the outcome, and so
-    are inputs with decimals of a model of Keras that begins with an Embedding, which cuts them off.
+    are inputs with decimals of a `keras.Sequential` that begins with an Embedding, which cuts them
+    off.
 
     Args:
         constant: share of features that never change.
@@ -108,7 +109,7 @@ class CorruptInputs(OnceRule):
         self._sizes = RowSizes()
         # Whether several models are trained; whether all targets are the inputs.
         self._several = False
-        # Whether the first layer of a Keras model is an embedding.
+        # Whether the inputs are those of an embedding of Keras.
         self._embeds = False
         self._rebuilds = True
         self._positions = RowPositions()
@@ -124,8 +125,11 @@ class CorruptInputs(OnceRule):
 
     def begin(self, info: RunRecord) -> None:
         """Read whether the inputs are those of an embedding of Keras."""
-        layers = [words for words in info.modules.values() if "model" not in words[2:]]
-        self._embeds = info.framework == "keras" and bool(layers) and layers[0][0] == "Embedding"
+        roots = [words[0] for words in info.modules.values() if "model" in words[2:]]
+        layers = [words[0] for words in info.modules.values() if "model" not in words[2:]]
+        # Others may pass a part of their inputs on.
+        ordered = info.framework == "keras" and roots == ["Sequential"]
+        self._embeds = ordered and layers[:1] == ["Embedding"]
 
     def on_record(self, info: RunRecord) -> None:
         """Read the number of models."""
@@ -227,7 +231,7 @@ class CorruptInputs(OnceRule):
         step, name = self._last
         values = np.asarray(self.batches.inputs[name], np.float64)
         share = float((values != np.trunc(values)).mean())
-        if share <= _DECIMALS:
+        if not share > _DECIMALS:
             return None
         arguments = _cut_off(name, values, share).reported("")
         return self.found(step, since=0, **arguments)

@@ -41,13 +41,18 @@ _UNKNOWN = LossIdentity("", "", "mean", by_name=False)
 
 
 class _Sighting(NamedTuple):
-    """A mismatch, and the first and last step at which it was seen."""
+    """A mismatch, and the first and last step at which it was seen.
+
+    Attributes:
+        rows: number of rows in these checks.
+    """
 
     first: int
     step: Step
     loss: str
     mismatch: Mismatch
     checks: int
+    rows: int = 0
 
 
 class LossOutputMismatch(OnceRule):
@@ -127,7 +132,8 @@ class LossOutputMismatch(OnceRule):
         self._divergences: frozenset[str] = frozenset()
         self._first: dict[str, float] = {}
         self._seen: dict[str, _Sighting] = {}
-        self._looks: Counter[str] = Counter()
+        # Rows that were looked at, by loss.
+        self._rows: Counter[str] = Counter()
         # Whether all rows have been ones from the first step on.
         self._ones: bool | None = None
 
@@ -166,7 +172,7 @@ class LossOutputMismatch(OnceRule):
             mismatch = self._look(step, compared)
             if mismatch is None:
                 mismatch = self._died(compared)
-            self._note(step, compared.loss, mismatch)
+            self._note(step, compared, mismatch)
             if mismatch and (finding := self._confirmed(compared.loss)):
                 return finding
         return self._of_label_signs(step) if step.mode == "train" else None
@@ -175,13 +181,14 @@ class LossOutputMismatch(OnceRule):
         """Return the last mismatch of a training with a poor outcome, or with too few steps.
 
         What is wrong whatever the outcome and was seen in every check of a training that had fewer
-        than `patience` of them counts, too. Of a few others there is a hint.
+        than `patience` of them, and in enough rows, counts, too. Of a few others there is a hint.
         """
         final = self.outcome.final()
         poor = final.reason if final.kind == "poor" else ""
         for one in self._seen.values():
             enough = one.checks >= self.patience
-            always = one.mismatch.sure and one.checks == self._looks[one.loss]
+            everywhere = one.rows == self._rows[one.loss] >= one.mismatch.least_rows
+            always = one.mismatch.sure and everywhere
             if always or (enough and (poor or one.mismatch.hint)):
                 return self._finding(one, poor, few=not enough)
         return None
@@ -245,15 +252,17 @@ class LossOutputMismatch(OnceRule):
             return None
         return before.mismatch
 
-    def _note(self, step: Step, loss: str, mismatch: Mismatch | None) -> None:
-        self._looks[loss] += 1
+    def _note(self, step: Step, compared: Compared, mismatch: Mismatch | None) -> None:
+        loss, rows = compared.loss, len(compared.labels)
+        self._rows[loss] += rows
         if mismatch is None:
             self._seen.pop(loss, None)
             return
         before = self._seen.get(loss)
-        same = before is not None and before.mismatch.kind == mismatch.kind
-        first, checks = (before.first, before.checks) if before and same else (step.step, 0)
-        self._seen[loss] = _Sighting(first, step, loss, mismatch, checks + 1)
+        if before is None or before.mismatch.kind != mismatch.kind:
+            before = _Sighting(step.step, step, loss, mismatch, checks=0)
+        checks, rows = before.checks + 1, before.rows + rows
+        self._seen[loss] = _Sighting(before.first, step, loss, mismatch, checks, rows)
 
     def _confirmed(self, loss: str) -> Finding | None:
         """Return the finding once it is confirmed and counts."""

@@ -139,6 +139,7 @@ class Mismatch(NamedTuple):
         hopeless: whether nothing can be learned.
         of: collection of the tensor that shows it, "predictions" or "labels".
         hint: whether a training with it that does well gets a hint at its end.
+        least_rows: minimum number of rows that show it: fewer may look like it by chance.
     """
 
     kind: str
@@ -152,6 +153,7 @@ class Mismatch(NamedTuple):
     hopeless: bool = False
     of: str = "predictions"
     hint: bool = False
+    least_rows: int = 0
 
 
 def softmax_over_batch() -> Mismatch:

@@ -46,6 +46,8 @@ _SEVERAL, _LIVELY_SHARE, _ROUNDED = 4, 0.5, 1e-4
 _FEWEST_ONES = 4
 # Share of the outputs that a dropout has made equal.
 _DROPPED = 0.05
+# Minimum number of rows that look like the result of an activation only because of it.
+_FEWEST_ROWS = 32
 # Share of the rows of fewer classes that a softmax holds at the border, and width of the border.
 _HELD, _BORDER = 0.25, 0.02
 
@@ -176,7 +178,8 @@ def _double_activation(given: Given) -> Mismatch | None:
     if form.between and form.lively and form.zeros < _PINNED:
         sure = identity.loss == "binary_cross_entropy" and _fill_the_range(given.compared)
         name = "sigmoid" if sure else "what looks like sigmoid"
-        return _on_logits("sigmoid", name, math.log1p(math.exp(-1)), sure=sure, form=form)
+        found = _on_logits("sigmoid", name, math.log1p(math.exp(-1)), sure=sure, form=form)
+        return found._replace(least_rows=_FEWEST_ROWS)
     if form.lowest >= 0 and form.zeros >= _PINNED and form.highest > 0:
         return _on_logits("relu", "relu", 0.0, sure=given.activation == "relu", form=form)
     return None
@@ -323,7 +326,8 @@ def _logarithms_of_shares(given: Given) -> Mismatch | None:
         return None
     floor = math.log1p((given.form.width - 1) / math.e)
     form = given.form._replace(lowest=float(shares.min()), highest=float(shares.max()), shares=True)
-    return _on_logits("double_softmax", "softmax", floor, sure=True, form=form)
+    found = _on_logits("double_softmax", "softmax", floor, sure=True, form=form)
+    return found._replace(least_rows=_FEWEST_ROWS)
 
 
 def _over_batch(given: Given) -> Mismatch | None:

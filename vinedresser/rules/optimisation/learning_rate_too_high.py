@@ -118,7 +118,7 @@ class LearningRateTooHigh(SymptomRule):
     def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
         """See `SymptomRule.warns_early`: nothing is left of the initial weights, for no good."""
         greatest = self.updates.greatest
-        # A single layer has a convex loss, which comes down from anywhere.
+        # The loss of a single layer is usually convex: too long a first step does no lasting harm.
         if greatest is None or len(greatest.ratios) < 2:
             return False
         replaced = greatest.step == 0 and greatest.longer_than(_REPLACED)

@@ -474,6 +474,24 @@ def test_what_is_certain_is_said_at_the_end_of_few_steps(
         assert finding.confidence < 0.8
 
 
+@pytest.mark.parametrize(("rows", "kinds"), [(4, []), (16, []), (64, ["double_softmax"])])
+def test_few_rows_may_look_like_a_softmax(rows: int, kinds: list[str], tmp_path: Path) -> None:
+    """As raw outputs between 0 and 1 do by chance, less their mean."""
+    shares = np.random.default_rng(0).dirichlet(np.ones(4), rows)
+    logarithms = shares - np.log(np.exp(shares).sum(1, keepdims=True))
+    labels = np.arange(rows) % 4
+    loss = float(-logarithms[np.arange(rows), labels].mean())
+    tensors = {"labels/loss": labels, "predictions/loss": logarithms}
+    run = make_run(
+        tmp_path / "run",
+        [step_record(0, scalars={"losses/loss": loss}, tensors=tensors)],
+        framework="torch",
+        losses={"loss": {"function": "cross_entropy", "settings": {}}},
+    )
+    found = judge(run, [LossOutputMismatch()])
+    assert [one.evidence["kind"] for one in found] == kinds
+
+
 def test_what_was_seen_in_one_check_of_several_is_not_said_at_the_end(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     run = make_run(
