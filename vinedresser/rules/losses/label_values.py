@@ -131,7 +131,9 @@ def _divided_by_zero(kind: str, labels: NDArray[Any]) -> Mismatch:
         seen=f"{kind} receives labels of 0 ({zeros} of {labels.size} in this batch)",
         cause="the loss divides each error by its label, and by 1e-7 where that is 0: hardly any "
         "other label counts",
-        remedy=advice_for_one_unit(labels),
+        remedy="use softmax and a categorical cross-entropy"
+        if one_hot_rows(labels)
+        else advice_for_one_unit(labels),
         of="labels",
     )
 

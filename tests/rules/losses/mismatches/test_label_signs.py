@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from vinedresser.capture import Hook
 from vinedresser.rules.base import capture_for
 from vinedresser.rules.judge import judge
+from vinedresser.rules.losses.label_values import LabelSigns
 from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
 from vinedresser.store.reading.reader import open_run
 from vinedresser.testing.runs import make_run, step_record
@@ -137,3 +138,10 @@ def test_labels_of_0_in_an_error_in_percent(
     findings = judge(run, [LossOutputMismatch()])
     assert [finding.evidence["kind"] for finding in findings] == kinds
     assert all("sigmoid and a binary" in finding.remedy for finding in findings)
+
+
+def test_a_class_of_several_is_no_quantity_in_an_error_in_percent() -> None:
+    classes = np.eye(3)[np.arange(32) % 3]
+    found = LabelSigns().detect("loss", "mean_absolute_percentage_error", classes)
+    assert found is not None
+    assert found.remedy == "use softmax and a categorical cross-entropy"
