@@ -87,8 +87,12 @@ def join(folder: Path) -> int:
     return rank
 
 
-def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> int:
-    """Run a module in a forked child for each rank, with a file for its stderr; return a code."""
+def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> str | None:
+    """Run a module in a forked child for each rank, with a file for its stderr.
+
+    Returns:
+        What to say of ranks that failed; None if all ended well.
+    """
     children = []
     for rank in range(world):
         pid = os.fork()
@@ -104,7 +108,8 @@ def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> i
             os._exit(0)
         children.append(pid)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    return int(any(codes))
+    # One that a signal ended has said nothing.
+    return f"exit codes of the ranks: {codes}" if any(codes) else None
 
 
 if __name__ == "__main__":
