@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -19,12 +20,14 @@ from vinedresser.store.records import (
     ClaimRecord,
     ExitRecord,
     Heartbeat,
+    HostOrders,
     LaunchRecord,
     StopRecord,
     SupervisorRecord,
     SystemRecord,
     heartbeat_key,
     read_record,
+    run_lock,
     write_record,
 )
 from vinedresser.store.status import RunState, Status, rank_is_over, run_status
@@ -164,10 +167,26 @@ def test_on_another_machine_the_heartbeat_must_be_fresh(
     storage.put(SystemRecord.KEY, [json.dumps(load).encode()])
     assert run_status(storage).state == "running"
     storage.delete(SystemRecord.KEY)
+    # One whose launcher waits for its hosts.
+    write_record(storage, HostOrders(9, time=time.time() - 3))
+    assert run_status(storage).state == "running"
+    storage.delete(HostOrders.KEY)
     beat(storage, away(here), age=3)
     assert run_status(storage).state == "running"
     beat(storage, away(here), age=6)
     assert run_status(storage).state == "dead"
+
+
+def test_a_link_in_the_place_of_the_load_is_no_sign_of_life(
+    storage: LocalStorage, gone: ProcessIdentity
+) -> None:
+    supervise(storage, gone)
+    Path(storage.location, SystemRecord.KEY).symlink_to("run.json")
+    assert run_status(storage).state == "dead"
+    lock = run_lock.acquire(Path(storage.location))
+    assert lock is not None
+    os.close(lock)
+    assert settle(storage.location).cause == "killed"
 
 
 def test_a_reused_process_id_is_another_process(

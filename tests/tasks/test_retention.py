@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -23,27 +23,20 @@ from vinedresser.infra.catalog.stores import private_state
 from vinedresser.infra.catalog.tracking_uri import absolute_uri
 from vinedresser.infra.services.tracking import prepare_tracking
 from vinedresser.objects import LocalStorage, Location, StoreUrl, open_storage
-from vinedresser.processes import ProcessIdentity, this_process
+from vinedresser.processes import this_process
 from vinedresser.store.records import (
     ExitCause,
     ExitRecord,
-    Heartbeat,
     LaunchRecord,
     RemedyRecord,
     RestartRecord,
-    SupervisorRecord,
-    SystemRecord,
     TrackingRecord,
-    heartbeat_key,
-    read_record,
     write_record,
 )
-from vinedresser.store.status import run_status
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.config.retention_file import Policy, Retention, load_retention
 from vinedresser.tasks.lifecycle.mlflow_run import find_or_create
 from vinedresser.tasks.process_lock import process_lock
-from vinedresser.tasks.reconcile.reconcile import reconcile
 from vinedresser.tasks.retention import (
     Candidate,
     candidates,
@@ -207,58 +200,15 @@ def test_a_damaged_run_is_named_and_hinders_no_other(store: Path, tmp_path: Path
         remove_named(store / "run-4")
 
 
-def away(owner: ProcessIdentity) -> ProcessIdentity:
-    return replace(owner, host="gpu7")
-
-
-def made_for(run: Path, owner: ProcessIdentity) -> LocalStorage:
-    """Have a run be made for a process of another machine."""
-    storage = LocalStorage(run)
-    write_record(storage, LaunchRecord(["true"], str(run), {}, asdict(away(owner))))
-    (run / "exit.json").unlink()
-    for heartbeat in (run / "heartbeat").iterdir():
-        heartbeat.unlink()
-    return storage
-
-
-def test_a_process_of_another_machine_counts_as_gone_after_a_day(store: Path) -> None:
-    here, now = this_process(), time.time()
-    for name, age in (("run-5", 0.9 * DAY), ("run-4", 1.1 * DAY)):
-        storage = made_for(store / name, here)
-        beat = Heartbeat(0, asdict(away(here)), 7, now - age)
-        write_record(storage, beat, key=heartbeat_key(0))
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 0.9 * DAY))
-    found = kept(store, Policy(older=1e-6))
-    assert found["run-5"] == (
-        f"process {here.pid} on gpu7, for which it was made, may still run: last sign of life "
-        f"{when}; it counts as gone a day later"
-    )
-    assert found["run-4"].startswith("nothing was heard from gpu7 after ")
-    reconcile(store)
-    assert not (store / "run-5/exit.json").exists()
-    assert read_record(LocalStorage(store / "run-4"), ExitRecord) is not None
-    assert kept(store, Policy(older=1e-6)).keys() == {"run-5"}
-
-
-def test_a_run_that_waits_on_another_machine_is_left_alone_while_others_train(
-    store: Path,
-) -> None:
-    here = this_process()
-    waiting, training = (store / name for name in ("run-5", "run-4"))
-    for run in (waiting, training):
-        made_for(run, here)
-        record = json.loads((run / "run.json").read_text())
-        (run / "run.json").write_text(json.dumps(record | {"created": time.time() - 5 * DAY}))
-    begun = SupervisorRecord(asdict(away(here)), asdict(away(here)), time.time() - 4 * DAY)
-    write_record(LocalStorage(training), begun)
-    load = training / "system.jsonl"
-    load.write_text(json.dumps(SystemRecord(time.time() - 200, 0, {}).to_json()) + '\n{"time": 1')
-    assert run_status(LocalStorage(training)).state == "running"
-    reconcile(store)
-    assert not (waiting / "exit.json").exists()
-    load.unlink()
-    reconcile(store)
-    assert "never started" in json.loads((waiting / "exit.json").read_text())["reason"]
+def test_a_policy_that_is_not_about_a_run_needs_no_mlflow(store: Path, tmp_path: Path) -> None:
+    uri = absolute_uri("sqlite:///gone.db", tmp_path)
+    remember_tracking(store, uri)
+    for name in ("run-1", "run-5"):
+        tracking = TrackingRecord(uri, "0", "0" * 32, settled=True)
+        write_record(LocalStorage(store / name), tracking)
+    found = clean(store, Policy(older=3 * DAY), delete=True)
+    assert found.failed.keys() == {store / "run-5"}
+    assert found.spared == Counter({"too recent (older)": 3})
 
 
 def test_what_became_needed_meanwhile_stays(store: Path) -> None:

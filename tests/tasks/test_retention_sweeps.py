@@ -38,6 +38,7 @@ from vinedresser.tasks.parents.kinds import parents_in
 from vinedresser.tasks.process_lock import process_lock
 from vinedresser.tasks.retention import candidates, clean, named, remove, remove_named
 from vinedresser.tasks.retention_reasons import pin, unpin
+from vinedresser.tasks.transfer import copy_run
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +190,17 @@ def test_a_trial_of_another_sweep_keeps_a_sweep(
     assert named(store / "search").kept == "trial-0001: a run that is none of this sweep's"
 
 
+def test_a_run_of_others_in_the_folder_of_a_copy_keeps_it(
+    store: Path, tracking: tuple[str, str, str]
+) -> None:
+    uri, experiment, run = tracking
+    place = copy_run(store / "search", store.parent / "other")
+    remember_tracking(place, uri)
+    ended_run(place / "mine", days=9.0, flow="f")
+    write_record(open_storage(place / "mine"), TrackingRecord(uri, experiment, run, settled=True))
+    assert named(place).kept == "mine: a run that is none of this sweep's"
+
+
 def test_a_sweep_that_another_one_starts_from_stays(
     store: Path, tracking: tuple[str, str, str]
 ) -> None:
@@ -215,6 +227,20 @@ def test_a_sweep_with_a_run_that_others_name_as_their_reference_stays(
     (second / "trial-0000/run.json").write_text(json.dumps(record | {"named_references": [good]}))
     assert named(store / "search").kept == "second is compared with it (reference)"
     assert named(second).kept == ""
+    # It was resumed without a reference, and its first trial cannot be read.
+    (second / "trial-0000/run.json").rename(second / "trial-0001/run.json")
+    (second / "trial-0000/run.json").write_text("{")
+    assert named(store / "search").kept == "second is compared with it (reference)"
+
+
+def test_a_removal_is_completed_later_while_mlflow_is_away(tmp_path: Path) -> None:
+    make_sweep(tmp_path, ("sqlite:////nowhere/mlflow.db", "1", "f" * 32))
+    notes = LocalStorage(private_state(tmp_path))
+    note = {"name": "search", "id": "5" * 8, "word": "sweep"}
+    notes.put("removing/5.json", [json.dumps(note).encode()])
+    failed = clean(tmp_path, Policy(older=9 * DAY), delete=True).failed
+    assert "cannot be completed: " in failed[tmp_path / "search"]
+    assert notes.list("removing/") == ["removing/5.json"]
 
 
 def test_a_killed_sweep_is_as_old_as_the_notice_of_its_end(

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from tests.cli.command_line import vinedresser
+from tests.tasks.test_retention_owners import away, made_for
 from tests.tasks.test_retention_sweeps import make_sweep
 from tests.tasks.test_transfer import COPY
 from vinedresser import open_run, open_store
@@ -29,7 +31,16 @@ from vinedresser.infra.services.tracking import (
 )
 from vinedresser.objects import LocalStorage, Location, StoreUrl, open_storage
 from vinedresser.objects.s3 import S3Storage
-from vinedresser.store.records import TrackingRecord, read_record, write_record
+from vinedresser.processes import this_process
+from vinedresser.store.records import (
+    EXPERIMENT_KEY,
+    Heartbeat,
+    TrackingRecord,
+    heartbeat_key,
+    read_record,
+    write_record,
+)
+from vinedresser.store.status import run_status
 from vinedresser.sweeps.spec import SweepRecord
 from vinedresser.tasks.config.retention_file import Policy
 from vinedresser.tasks.config.sweep_file import load_sweep
@@ -143,6 +154,35 @@ def test_what_has_not_ended_is_refused(search: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "sweep.zip").exists()
 
 
+def test_what_may_be_alive_on_another_machine_is_refused(search: Path, tmp_path: Path) -> None:
+    trial = made_for(search / "trial-0001", this_process())
+    # NFS may show a heartbeat late, and clocks differ.
+    beat = Heartbeat(0, asdict(away(this_process())), 7, time.time() - 9)
+    write_record(trial, beat, key=heartbeat_key(0))
+    assert run_status(trial).state == "dead"
+    for place in (search, search / "trial-0001"):
+        with pytest.raises(StillRunning, match="trial-0001: nothing has recorded its end, and"):
+            copy_run(place, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_link_in_the_place_of_what_arrives_is_not_followed(search: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "other").mkdir()
+    for name, given in ((".tmp-arriving-search", search), ("trial-0000", search / "trial-0000")):
+        (tmp_path / "other" / name).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(StoreError, match=f"{name}: a link"):
+            copy_run(given, tmp_path / "other")
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_a_run_is_one_whatever_its_training_has_written(search: Path, tmp_path: Path) -> None:
+    open_storage(search / "trial-0000").put("sweep.json", [b"{}"])
+    copy = copy_run(search / "trial-0000", tmp_path / "other")
+    assert open_storage(copy).get("sweep.json") == b"{}"
+    assert parents_in(tmp_path / "other") == []
+
+
 def test_a_sweep_that_begins_again_meanwhile_is_not_copied(
     search: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +285,10 @@ def test_a_sweep_goes_to_an_object_store_and_another_machine_fetches_it(
         assert kind_of(remote) is None
         with pytest.raises(AlreadyARun, match="this sweep is there already"):
             copy_run(search, StoreUrl(s3))
+        with pytest.raises(ConfigError, match="the folder of a sweep"):
+            copy_run(search / "trial-0000", remote)
+        with pytest.raises(ConfigError, match="belong to a sweep"):
+            clean(remote, Policy(older=1.0), delete=True)
         back = copy_run(remote, tmp_path / "back")
         assert (contents(back), record(back)) == (contents(search), record(search).copied())
         assert export_runs([remote], tmp_path / "remote.zip").runs == 3
@@ -309,7 +353,7 @@ store = "{store}"
 
 @pytest.mark.thorough
 def test_a_copy_is_resumed_as_a_sweep_of_its_own_and_one_by_other_programs_is_not(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def written(store: str) -> Path:
         path = tmp_path / f"{store}.toml"
@@ -326,7 +370,21 @@ def test_a_copy_is_resumed_as_a_sweep_of_its_own_and_one_by_other_programs_is_no
     with pytest.raises(ConfigError, match=r"cp/search: a copy of .*runs/search, whose MLflow run"):
         begin_sweep(load_sweep(written("cp")), resume=True)
     copy = copy_run(place, tmp_path / "other")
+    put = LocalStorage.put
+
+    def kill(self: LocalStorage, key: str, *given: object, **named: bool) -> None:
+        if key == EXPERIMENT_KEY:
+            raise Killed
+        put(self, key, *given, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "put", kill)
+        with pytest.raises(Killed):
+            begin_sweep(load_sweep(written("other")), resume=True)
     begin_sweep(load_sweep(written("other")), resume=True)
+    # Killed after it was made, MLflow's run was found again.
+    client = MlflowClient(record(copy).tracking_uri)
+    assert len(client.search_runs([record(copy).experiment_id])) == 1
     assert record(copy).id != begun.id
     assert record(copy).run_id not in ("", begun.run_id)
     assert record(copy).tracking_uri == begun.tracking_uri.replace("runs/", "other/")
@@ -367,6 +425,13 @@ def test_mlflow_is_not_told_that_the_original_is_gone_when_a_copy_is_removed(
     assert parents_in(tmp_path / "cp") == []
     for one in (run_id, made):
         assert "removed" not in client.get_run(one).data.tags
+    # Such as one in a folder of others, which may not be looked at.
+    shutil.copytree(store, tmp_path / "again")
+    remember_tracking(tmp_path / "again/search", uri)
+    client.set_tag(run_id, DIRECTORY_TAG, f"/{'a' * 300}")
+    with pytest.raises(StoreError, match="aaa: cannot be looked up: File name too long"):
+        remove_named(tmp_path / "again/search")
+    client.set_tag(run_id, DIRECTORY_TAG, str(store / "search"))
     remove_named(store / "search")
     for one in (run_id, made):
         assert "removed" in client.get_run(one).data.tags

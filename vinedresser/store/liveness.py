@@ -18,6 +18,7 @@ from vinedresser.store.records import (
     ClaimRecord,
     ExitRecord,
     Heartbeat,
+    HostOrders,
     Record,
     SupervisorRecord,
     SystemRecord,
@@ -111,7 +112,8 @@ def last_sign(storage: Storage) -> LastSign:
     """Return the last sign of life of a run's processes.
 
     These are heartbeats, the start of the supervisor, its measurements of the machine's load, which
-    are at most five minutes apart, and the end.
+    are at most five minutes apart, or its orders to the hosts of a launcher, one a second, and the
+    end.
 
     Damaged records count as missing.
 
@@ -124,23 +126,26 @@ def last_sign(storage: Storage) -> LastSign:
     signs = [(beat.time, beat.process) for beat in beats if beat is not None]
     supervisor = read_record_or_none(storage, SupervisorRecord, SupervisorRecord.KEY, faults)
     if supervisor is not None:
-        began = max(supervisor.started, _last_load(storage))
-        signs.append((began, supervisor.supervisor))
-    if not signs:
-        return LastSign()
-    when, process = max(signs, key=lambda sign: sign[0])
+        orders = read_record_or_none(storage, HostOrders, HostOrders.KEY, faults)
+        told = orders.time if orders is not None else 0.0
+        signs.append((max(supervisor.started, _last_load(storage), told), supervisor.supervisor))
     exited = read_record_or_none(storage, ExitRecord, ExitRecord.KEY, faults)
-    when = max(when, exited.ended) if exited is not None else when
+    ended = exited.ended if exited is not None else 0.0
+    if not signs:
+        return LastSign(ended)
+    when, process = max(signs, key=lambda sign: sign[0])
     elsewhere = process_alive(process) is None
-    return LastSign(when, ProcessIdentity(**process).host if elsewhere else "")
+    return LastSign(max(when, ended), ProcessIdentity(**process).host if elsewhere else "")
 
 
 def _last_load(storage: Storage) -> float:
     """Return when the load of a run's machine was measured last; 0.0 if it was not."""
-    for line in reversed((get_or_none(storage, SystemRecord.KEY) or b"").splitlines()):
-        # The last line may be incomplete.
-        with suppress(*DAMAGE):
-            return SystemRecord.from_json(parse_json(line)).time
+    # Something else may be in its place, such as a link.
+    with suppress(CorruptData):
+        for line in reversed((get_or_none(storage, SystemRecord.KEY) or b"").splitlines()):
+            # The last line may be incomplete.
+            with suppress(*DAMAGE):
+                return SystemRecord.from_json(parse_json(line)).time
     return 0.0
 
 

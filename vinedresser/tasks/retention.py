@@ -48,7 +48,13 @@ from vinedresser.store.records import (
 from vinedresser.store.status import run_status
 from vinedresser.tasks.config.retention_file import Policy, What
 from vinedresser.tasks.lifecycle.mlflow_run import original_of
-from vinedresser.tasks.parents.kinds import is_joined, kind_of, parent_state, parents_in
+from vinedresser.tasks.parents.kinds import (
+    is_joined,
+    kind_of,
+    parent_at,
+    parent_state,
+    parents_in,
+)
 from vinedresser.tasks.process_lock import process_lock
 from vinedresser.tasks.retention_reasons import (
     Dependents,
@@ -232,7 +238,8 @@ def candidates(
         kept = one.kept
         reason = f"among the newest {policy.keep} (keep)" if one.location in newest else ""
         reason = reason or _outside(one, policy, left)
-        if reason and not one.unread:
+        # Of one whose record cannot be read, it is not known whether the policy is about it.
+        if reason and (one.ended or not one.unread):
             if spared is not None:
                 spared[reason] += 1
             continue
@@ -404,6 +411,8 @@ def _completes(location: Location, removal: _Removal) -> bool:
     if (kind := kind_of(location)) is not None:
         record = read_record(LocalStorage(local_state(location)), kind)
         found = _looked_at_parent(location)
+        if found.unread:
+            raise StoreError(found.kept)
         if found.kept or record is None or record.id != removal.id:
             return renamed
         _remove_parent(found, kind)
@@ -435,7 +444,8 @@ def _check_store(store: Location) -> None:
     """Check that the runs of a store may be removed one by one."""
     if open_storage(store).exists(RunRecord.KEY):
         raise ConfigError(f"{store}: a run, not a store of runs; vinedresser rm removes it")
-    if (kind := kind_of(store)) is not None:
+    if (found := parent_at(store)) is not None:
+        kind, _ = found
         raise ConfigError(
             f"{store}: its runs belong to a {kind.WORD}, and go with the whole of it: `vinedresser "
             f"rm {store}`; of one that has ended, `vinedresser gc {store} --what checkpoints` "
@@ -449,10 +459,9 @@ def _looked_at(location: Location, what: What) -> Candidate:
     found = Candidate(location, 0.0, _size(location, what))
     try:
         status = run_status(storage)
-        found = replace(found, ended=status.ended or 0.0, state=status.state)
         run = read_record(storage, RunRecord)
         if run is not None:
-            found = replace(found, ended=status.ended or run.created)
+            found = replace(found, ended=status.ended or run.created, state=status.state)
         return replace(found, kept=reason_to_keep(location, storage, status, what))
     except VinedresserError as error:
         return _kept_for(found, error)
@@ -515,7 +524,10 @@ def _take_away(location: Location, record: ParentRecord) -> Path:
     if not isinstance(location, Path):
         LocalStorage(state).delete(record.KEY)
         storage = open_storage(location)
-        for key in sorted(storage.list(""), key=lambda key: not key.endswith(f"/{RunRecord.KEY}")):
+        # The record of a copy first: other machines would take the rest for a whole one.
+        ends = (record.KEY, f"/{RunRecord.KEY}")
+        keys = storage.list("")
+        for key in sorted(keys, key=lambda key: [not key.endswith(one) for one in ends]):
             storage.delete(key)
     left = _renamed(state)
     if os.path.lexists(left):

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from vinedresser.errors import CorruptData, StoreError
 from vinedresser.infra.catalog.known_tracking import read_tracking, require_known
-from vinedresser.infra.catalog.stores import living_owner, local_state
+from vinedresser.infra.catalog.stores import Owner, living_owner, local_state, owner_if_readable
 from vinedresser.infra.services.tracking.client import connected
 from vinedresser.objects import LocalStorage, Location, Storage, open_storage
-from vinedresser.processes import user_name
+from vinedresser.processes import ProcessIdentity, user_name
 from vinedresser.store.liveness import read_record_or_none
 from vinedresser.store.reading.store_runs import run_record, runs_in
 from vinedresser.store.records import (
@@ -52,32 +53,43 @@ class Dependents:
     Attributes:
         origins: by name of a run, the run that began from it.
         named: by id of a run or sweep, who compares with it or learns from it.
+        owners: processes of other machines that may be alive by the signs of one of their runs.
     """
 
     origins: dict[str, str]
     named: dict[str, str]
+    owners: dict[ProcessIdentity, Owner]
 
     @classmethod
     def of(cls, store: Location) -> Self:
         """Read those of a store.
 
-        All trials of a sweep are compared with the same runs, so one of them is read.
+        The trials of a sweep are compared with the same runs, unless it was resumed with others: of
+        those that can be read, the first and the last one are.
 
         Raises:
             StoreError: the store refused.
         """
-        found = cls({}, {})
+        found = cls({}, {}, {})
         for run in runs_in(store):
             found._read(run, run.name)
+            # What cannot be read of it is said where it is looked at.
+            with suppress(CorruptData, StoreError):
+                if (owner := living_owner(run)) is not None:
+                    found.owners[owner.process] = owner
         for parent in parents_in(store):
-            for trial in runs_in(parent)[:1]:
-                found._read(trial, parent.name)
+            trials = runs_in(parent)
+            for order in (trials, trials[::-1]):
+                for trial in order:
+                    if found._read(trial, parent.name):
+                        break
             record = _sweep_record(parent)
             if record is not None and record.warm_start:
                 found.named[record.warm_start] = f"{parent.name} starts from it (warm_start)"
         return found
 
-    def _read(self, run: Location, name: str) -> None:
+    def _read(self, run: Location, name: str) -> bool:
+        """Read what a run needs; return whether it can be read."""
         try:
             record = read_record(open_storage(run), RunRecord)
         except (CorruptData, StoreError):
@@ -85,14 +97,15 @@ class Dependents:
             if (retry := _RETRY.search(name)) is not None:
                 reason = f"{name}, which cannot be read, may have begun from it"
                 self.origins[name[: retry.start()]] = reason
-            return
+            return False
         if record is None:
-            return
+            return False
         for stopped in (record.remedy.get("stopped"), record.restart.get("failed")):
             if stopped:
                 self.origins[str(stopped)] = f"{name} began from it"
         for good in record.named_references:
             self.named[good] = f"{name} is compared with it (reference)"
+        return True
 
     def reason(self, location: Location) -> str:
         """Return why a run, or a sweep or pruning with its runs, is needed; "" if it is not.
@@ -100,8 +113,12 @@ class Dependents:
         Raises:
             StoreError: the store refused.
         """
-        if kind_of(location) is None and location.name in self.origins:
-            return self.origins[location.name]
+        if kind_of(location) is None:
+            if location.name in self.origins:
+                return self.origins[location.name]
+            owner = owner_if_readable(location)
+            if owner is not None and owner in self.owners:
+                return self.owners[owner].said
         if not self.named:
             return ""
         return next((self.named[one] for one in _ids(location) if one in self.named), "")
@@ -216,7 +233,8 @@ def _is_made_by(record: ParentRecord, storage: Storage) -> bool:
     """Return whether a sweep or pruning has made a run; others may lie in its folder."""
     tracking = read_record(storage, TrackingRecord)
     if tracking is not None:
-        return tracking.parent == record.run_id
+        # A copy that was not resumed has made none.
+        return bool(record.run_id) and tracking.parent == record.run_id
     # Its flow was killed before it told MLflow of the run.
     run = read_record(storage, RunRecord)
     return run is None or bool(run.flow)

@@ -32,7 +32,7 @@ from vinedresser.errors import (
     StillRunning,
     StoreError,
 )
-from vinedresser.infra.catalog.stores import local_state, private_state
+from vinedresser.infra.catalog.stores import living_owner, private_state
 from vinedresser.objects import LocalStorage, Location, Storage, open_storage
 from vinedresser.objects.base import TEMPORARY, check_key, get_chunks
 from vinedresser.objects.files import replacing
@@ -52,8 +52,9 @@ from vinedresser.store.records import (
     run_lock,
     write_record,
 )
+from vinedresser.store.spool import spools
 from vinedresser.store.status import run_status
-from vinedresser.tasks.parents.kinds import KINDS, kind_of
+from vinedresser.tasks.parents.kinds import KINDS, parent_at
 
 __all__ = ["ARRIVING", "Exported", "copy_run", "export_runs", "import_runs"]
 
@@ -236,16 +237,16 @@ def _check_store(store: Location) -> None:
     """Refuse to write runs where they would count as part of something else."""
     if open_storage(store).exists(RunRecord.KEY):
         raise ConfigError(f"{store}: a run, not a store of runs; choose another one")
-    if (kind := kind_of(store)) is not None:
+    if (found := parent_at(store)) is not None:
+        kind, _ = found
         raise ConfigError(f"{store}: the folder of a {kind.WORD}, not a store; choose another one")
 
 
 def _packed(location: Location) -> _Parcel:
     """Return a run, or a sweep or pruning with its runs, that has ended."""
-    whole = _whole(location)
+    whole = parent_at(location)
     if whole is None:
-        storage = open_storage(location)
-        return _Parcel(_ended(storage).id, _contents(storage))
+        return _Parcel(_ended(location).id, _contents(open_storage(location)))
     kind, own = whole
     record = read_record(own, kind)
     if record is None or "status" not in record.end:
@@ -260,21 +261,9 @@ def _packed(location: Location) -> _Parcel:
     for run in runs_in(location):
         if isinstance(run, Path) and run.is_symlink():
             raise ConfigError(f"{run}: a link, which no copy follows; copy the {kind.WORD} without")
-        storage = open_storage(run)
-        _ended(storage)
-        contents |= {f"{run.name}/{key}": one for key, one in _contents(storage).items()}
+        _ended(run)
+        contents |= {f"{run.name}/{key}": one for key, one in _contents(open_storage(run)).items()}
     return _Parcel(record.id, contents | {kind.KEY: partial(_record, own, record)}, kind)
-
-
-def _whole(location: Location) -> tuple[type[ParentRecord], Storage] | None:
-    """Return what a sweep or pruning is, and where its own files are; None if it is a run."""
-    if (kind := kind_of(location)) is not None:
-        return kind, LocalStorage(local_state(location))
-    if isinstance(location, Path):
-        return None
-    # A copy that another machine has made.
-    storage = open_storage(location)
-    return next(((kind, storage) for kind in KINDS if storage.exists(kind.KEY)), None)
 
 
 def _is_own(kind: type[ParentRecord], key: str) -> bool:
@@ -289,11 +278,17 @@ def _record(own: Storage, record: ParentRecord) -> list[bytes]:
     return [encoded(record.copied())]
 
 
-def _ended(storage: Storage) -> RunRecord:
+def _ended(run: Location) -> RunRecord:
     """Return the record of a run that has ended."""
+    storage = open_storage(run)
     record = run_record(storage)
-    if not run_status(storage).over:
-        raise StillRunning(f"{storage.location}: it has not ended; copy it when it has, or stop it")
+    status = run_status(storage)
+    if not status.over:
+        raise StillRunning(f"{run}: it has not ended; copy it when it has, or stop it")
+    if not isinstance(run, Path) and spools(str(run)):
+        raise StillRunning(f"{run}: its data is not uploaded yet: vinedresser reconcile")
+    if status.state == "dead" and (owner := living_owner(run)) is not None:
+        raise StillRunning(f"{run}: nothing has recorded its end, and {owner.said}")
     return record
 
 
@@ -306,7 +301,7 @@ def _contents(storage: Storage) -> _Contents:
 def _is_there(target: Location, parcel: _Parcel) -> bool:
     """Return whether what arrives is at its destination."""
     storage = open_storage(target)
-    whole = _whole(target)
+    whole = parent_at(target)
     kind, own = whole if whole is not None else (None, storage)
     present: RunRecord | ParentRecord | None = (
         read_record(storage, RunRecord) if kind is None else read_record(own, kind)
@@ -328,6 +323,8 @@ def _receive(target: Location, parcel: _Parcel) -> None:
     place = target
     if parcel.kind is not None and isinstance(target, Path):
         place = target.with_name(f"{ARRIVING}{target.name}")
+    if isinstance(place, Path) and place.is_symlink():
+        raise StoreError(f"{place}: a link, which no copy follows; choose another store")
     storage = open_storage(place)
     if read_record(storage, _Arrival) != _Arrival(parcel.id):
         for one in (place, target):

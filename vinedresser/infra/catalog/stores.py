@@ -31,6 +31,7 @@ __all__ = [
     "local_state",
     "may_be_alive",
     "owned_here",
+    "owner_if_readable",
     "owner_is_gone",
     "places_in",
     "private_state",
@@ -39,9 +40,11 @@ __all__ = [
 
 _log = plain_logger(__name__)
 
-# Seconds without a sign of life from the runs of a process of another machine until it counts as
-# gone. It settles its runs within minutes, unless its machine sleeps or does not reach the store.
+# Seconds without a sign of life from a run until its process of another machine counts as gone. It
+# settles the run within minutes, unless its machine sleeps or does not reach the store.
 _OWNER_LOST_AFTER = 86_400.0
+# The same for a run that was not started: it may wait for GPUs, and gives no sign meanwhile.
+_WAITING_LOST_AFTER = 30 * _OWNER_LOST_AFTER
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,14 @@ class Owner:
 
     Attributes:
         process: the process.
-        sign: what was last heard of its runs, if it belongs to another machine; else None.
+        sign: what was last heard of the run, or of all of its runs if this one was not started;
+            None for a process of this machine.
+        waits: the run was not started.
     """
 
     process: ProcessIdentity
     sign: LastSign | None = None
+    waits: bool = False
 
     @property
     def said(self) -> str:
@@ -63,7 +69,8 @@ class Owner:
             return f"process {self.process.pid}, for which it was made, still runs"
         return (
             f"process {self.process.pid} on {self.process.host}, for which it was made, may still "
-            f"run: last sign of life {self.sign.when}; it counts as gone a day later"
+            f"run: last sign of life {self.sign.when}; it counts as gone "
+            f"{'30 days' if self.waits else 'a day'} later"
         )
 
 
@@ -129,7 +136,7 @@ def may_be_alive(process: ProcessIdentity, location: Location) -> Owner | None:
     """Return the process for which a run was made; None if it is gone.
 
     Of a process of another machine only the signs of life of its runs are known. A run that was
-    not started gives none, and may wait for others of the same process.
+    not started gives none; it may wait for others of the same process, or for GPUs.
 
     Raises:
         StoreError: the store refused a request.
@@ -138,9 +145,11 @@ def may_be_alive(process: ProcessIdentity, location: Location) -> Owner | None:
     if alive is not None:
         return Owner(process) if alive else None
     own = last_sign(open_storage(location))
-    signs = [own] if own.time else _signs_of_runs(process, location)
+    waits = not own.time
+    signs = _signs_of_runs(process, location) if waits else [own]
     last = max(signs, key=lambda sign: sign.time)
-    return Owner(process, last) if time.time() - last.time < _OWNER_LOST_AFTER else None
+    patience = _WAITING_LOST_AFTER if waits else _OWNER_LOST_AFTER
+    return Owner(process, last, waits) if time.time() - last.time < patience else None
 
 
 def _signs_of_runs(process: ProcessIdentity, location: Location) -> list[LastSign]:
@@ -154,7 +163,7 @@ def _signs_of_runs(process: ProcessIdentity, location: Location) -> list[LastSig
     places = places_in(location.parent)
     return [
         LastSign(run.created if run is not None else 0.0, process.host),
-        *(last_sign(open_storage(one)) for one in places if _owner_if_readable(one) == process),
+        *(last_sign(open_storage(one)) for one in places if owner_if_readable(one) == process),
     ]
 
 
@@ -166,7 +175,7 @@ def owner_is_gone(location: Location) -> bool:
     Raises:
         StoreError: the store refused a request.
     """
-    owner = _owner_if_readable(location)
+    owner = owner_if_readable(location)
     return owner is not None and is_alive(owner) is False
 
 
@@ -178,10 +187,10 @@ def owned_here(store: Location) -> list[Path]:
     """
     here = this_process()
     directories = run_directories(store) if isinstance(store, Path) else spools(store)
-    return [directory for directory in directories if _owner_if_readable(directory) == here]
+    return [directory for directory in directories if owner_if_readable(directory) == here]
 
 
-def _owner_if_readable(location: Location) -> ProcessIdentity | None:
+def owner_if_readable(location: Location) -> ProcessIdentity | None:
     """Return the owner of a run; None also if its launch record is damaged, which is logged."""
     try:
         return _owner(location)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from vinedresser.processes import ProcessIdentity
+from vinedresser.store.json_values import check_time
 from vinedresser.store.records.record import Record
 from vinedresser.store.records.stacks import StacksRecord
 
@@ -77,6 +78,8 @@ class HostOrders(Record):
         workers: address and port of each rank once all hosts have reported: the start signal.
         orders: what to do, in order: ``["signal", number]``, ``["end_peers"]``, ``["stacks"]`` or
             ``["kill"]``.
+        time: when it was written, in seconds since the epoch; not for the hosts, whose clocks may
+            differ.
     """
 
     KEY: ClassVar[str] = "host_orders.json"
@@ -84,9 +87,11 @@ class HostOrders(Record):
     sign: int
     workers: list[str] = field(default_factory=list)
     orders: list[list[Any]] = field(default_factory=list)
+    time: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what are not orders, since a host carries them out."""
+        check_time("time", self.time)
         for worker in self.workers:
             if not re.fullmatch(r"[0-9.]+:\d+", worker):
                 raise ValueError(f"{worker!r} is not an address and a port")

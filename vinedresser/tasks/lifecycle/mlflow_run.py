@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from vinedresser.errors import StoreError
 from vinedresser.infra.catalog.known_tracking import require_known
 from vinedresser.infra.catalog.run_notes import RunNote, forget_run, note_run
 from vinedresser.infra.catalog.tracking_uri import sqlite_path
@@ -117,8 +118,11 @@ def original_of(
     if not isinstance(location, Path):
         return None
     made = Path(directory_of(tracking.uri, tracking.experiment_id, own_id))
-    if not made.is_absolute() or not made.is_dir() or made.samefile(location):
-        return None
+    try:
+        if not made.is_absolute() or not made.is_dir() or made.samefile(location):
+            return None
+    except OSError as error:
+        raise StoreError(f"{made}: cannot be looked up: {error.strerror}") from error
     other = read_record_or_none(LocalStorage(made), kind, kind.KEY, [])
     return made if other is not None and other.id == own_id else None
 

@@ -67,6 +67,7 @@ def begin_parent(
             return _joined(before, record, experiment.path)
         if not before.tracking_uri:
             record = _own(before.resumed(record), record, experiment)
+            write_record(storage, replace(record, end={}, settled=False))
         else:
             before = before.resumed(record)
             record = replace(before, tracking_uri=require_known(store, before.tracking_uri))
@@ -74,7 +75,7 @@ def begin_parent(
     else:
         experiment_id = prepare_tracking(uri, experiment.tracking_experiment)
         record = replace(record, experiment_id=experiment_id)
-        # The intention first, so that nothing is made twice after a kill in between.
+        # As above: the intention first, so that nothing is made twice after a kill in between.
         write_record(storage, record)
     if not record.run_id:
         record = replace(record, run_id=_mlflow_run(record, store, parameters))

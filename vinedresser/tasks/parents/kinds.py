@@ -8,15 +8,24 @@ from pathlib import Path
 
 from vinedresser.errors import StoreError, VinedresserError
 from vinedresser.infra.catalog.stores import local_state
-from vinedresser.objects import LocalStorage, Location, open_storage
+from vinedresser.objects import LocalStorage, Location, Storage, open_storage
 from vinedresser.objects.base import TEMPORARY
 from vinedresser.objects.file_lock import is_file_locked
 from vinedresser.objects.files import is_missing
 from vinedresser.pruning.spec import PruningRecord
-from vinedresser.store.records import ParentRecord, read_record
+from vinedresser.store.records import ParentRecord, RunRecord, read_record
 from vinedresser.sweeps.spec import FLOWS, SweepRecord
 
-__all__ = ["KINDS", "is_held", "is_joined", "is_removed", "kind_of", "parent_state", "parents_in"]
+__all__ = [
+    "KINDS",
+    "is_held",
+    "is_joined",
+    "is_removed",
+    "kind_of",
+    "parent_at",
+    "parent_state",
+    "parents_in",
+]
 
 KINDS: tuple[type[ParentRecord], ...] = (SweepRecord, PruningRecord)
 
@@ -35,8 +44,27 @@ def parents_in(store: Location) -> Sequence[Location]:
 def kind_of(store: Location) -> type[ParentRecord] | None:
     """Return whether a store is a sweep's or a pruning's; None if it is neither's."""
     state = local_state(store)
+    if os.path.lexists(state / RunRecord.KEY):
+        # A training may write anything into its run.
+        return None
     # What is no file is a damaged record, not a missing one.
     return next((kind for kind in KINDS if os.path.lexists(state / kind.KEY)), None)
+
+
+def parent_at(location: Location) -> tuple[type[ParentRecord], Storage] | None:
+    """Return what a sweep or pruning is, and where its own files are; None if it is neither.
+
+    On an object store, a copy that another machine has made is one, too.
+
+    Raises:
+        StoreError: the store refused a request.
+    """
+    if (kind := kind_of(location)) is not None:
+        return kind, LocalStorage(local_state(location))
+    storage = open_storage(location)
+    if isinstance(location, Path) or storage.exists(RunRecord.KEY):
+        return None
+    return next(((kind, storage) for kind in KINDS if storage.exists(kind.KEY)), None)
 
 
 def parent_state(store: Location, kind: type[ParentRecord]) -> str:

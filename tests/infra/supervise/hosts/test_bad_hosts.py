@@ -78,6 +78,7 @@ def test_what_is_missing_here_is_named(
         (HostOrders, {"orders": [["signal", 4711]]}),
         (HostOrders, {"orders": [["kill", "all"]]}),
         (HostOrders, {"workers": ["$(id):1"]}),
+        (HostOrders, {"time": -1.0}),
         (HostReport, {"told": 1}),
         (HostReport, {"ranks": [{"code": "0"}]}),
         (HostReport, {"stacks": [{"state": "running", "frames": [["a"]]}]}),

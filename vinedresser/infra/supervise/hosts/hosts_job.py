@@ -343,7 +343,7 @@ class HostsJob:
         """Write the orders, with a new sign of life."""
         self._signed = time.monotonic()
         sign, workers, orders = self._orders.sign + 1, self._orders.workers, self._orders.orders
-        self._orders = HostOrders(sign, workers, orders)
+        self._orders = HostOrders(sign, workers, orders, time.time())
         try:
             write_record(self._storage, self._orders)
         except StoreError as error:
