@@ -21,8 +21,6 @@ _LOW: frozenset[Fault] = frozenset({"learning_rate_too_low"})
 _CORRUPT: frozenset[Fault] = frozenset({"corrupt_inputs", "corrupt_labels"})
 # In the studies, "exploding" is a gradient that grows until a value is not finite.
 _EXPLODING: frozenset[Fault] = frozenset({"nonfinite"})
-# According to AUTOTRAINER, a lower learning rate cures oscillation.
-_OSCILLATING: frozenset[Fault] = frozenset({"oscillating_loss", "learning_rate_too_high"})
 _UNTRAINED: frozenset[Fault] = frozenset({"untrained_parameters"})
 _REGULAR: frozenset[Fault] = frozenset({"over_regularisation"})
 _INPUTS: frozenset[Fault] = frozenset({"unnormalised_inputs"})
@@ -51,8 +49,9 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "nonfinite": _EXPLODING,
     "nan_loss": _EXPLODING,
     "dead_relu": frozenset({"dying_relu"}),
-    "oscillating": _OSCILLATING,
-    "oscillating_loss": _OSCILLATING,
+    # According to AUTOTRAINER, a lower learning rate cures oscillation.
+    "oscillating": _HIGH,
+    "oscillating_loss": _HIGH,
     "slow_convergence": _LOW,
     "lr_too_low": _LOW,
     "lr_low": _LOW,
@@ -105,8 +104,8 @@ CLASSES: dict[str, frozenset[Fault]] = {
     "large_init": _INITIAL,
     "small_init": _INITIAL,
     "late_jump": _HIGH,
-    "momentum_too_high": _OSCILLATING,
-    "adam_betas": _OSCILLATING,
+    "momentum_too_high": _HIGH,
+    "adam_betas": _HIGH,
     "adam_epsilon": _LOW,
     "scheduler_per_batch": _LOW,
     "clip_too_small": _LOW,

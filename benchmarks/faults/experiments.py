@@ -32,7 +32,7 @@ STEPS, SECONDS = 100, 20.0
 
 # Faults that a change of this kind proves; a learning rate proves one by its direction.
 _PROVES = {
-    "lower learning rate": {"learning_rate_too_high", "oscillating_loss"},
+    "lower learning rate": {"learning_rate_too_high"},
     "higher learning rate": {"learning_rate_too_low"},
     "clipping": {"nonfinite"},
     "zero_grad": {"gradients_not_cleared"},

@@ -49,7 +49,6 @@ TABLE: dict[str, dict[str, Any]] = {
     "dying_relu": {"every": 1, "patience": 1},
     "saturated_activation": {"every": 1, "patience": 1},
     "no_signal": {"every": 1, "patience": 1},
-    "oscillating_loss": {"patience": 1},
     "loss_not_decreasing": {"patience": 20},
     "underfitting": {"patience": 1},
     "overfitting": {"patience": 2, "plateau": 2},

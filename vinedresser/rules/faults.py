@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-__all__ = ["FAULTS", "STAGES", "UNSTEADY", "Fault", "Stage"]
+__all__ = ["FAULTS", "STAGES", "Fault", "Stage"]
 
 Fault = Literal[
     "",
@@ -38,7 +38,6 @@ Fault = Literal[
     "learning_rate_too_low",
     "nothing_restored",
     "optimizer_made_anew",
-    "oscillating_loss",
     "over_regularisation",
     "scheduler_not_stepped",
     "untrained_parameters",
@@ -87,5 +86,3 @@ STAGES: dict[Stage, int] = {
     "generalisation": 5,
     "outcome": 5,
 }
-
-UNSTEADY: tuple[Fault, ...] = ("oscillating_loss", "learning_rate_too_high")

@@ -13,7 +13,6 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.engine import Engine
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
-from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
 from vinedresser.rules.optimisation.learning_rate_too_high import LearningRateTooHigh
 from vinedresser.store.reading.reader import Run
 from vinedresser.store.records import POLICY_GRADIENT
@@ -49,7 +48,7 @@ def rising(path: Path, *, acts: int, losses: dict[str, Any], inputs: tuple[str, 
 
 
 def rules() -> list[Rule]:
-    return [LearningRateTooHigh(), LossNotDecreasing(), OscillatingLoss()]
+    return [LearningRateTooHigh(), LossNotDecreasing()]
 
 
 @pytest.mark.parametrize(("labels", "silent"), [([0] * 32, True), ([0] * 31 + [1], False)])

@@ -12,7 +12,6 @@ from torch import nn
 from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.initial_loss import InitialLoss
 from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
-from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
 from vinedresser.testing.runs import make_run, step_record
 
 
@@ -34,30 +33,6 @@ def test_a_multiple_of_a_function(
     run = make_run(tmp_path / "run", records, losses={"loss": {"function": "mse_loss"}})
     factors = [one.evidence["factor"] for one in judge(run, [InitialLoss()])]
     assert factors == [pytest.approx(one, rel=1e-3) for one in expected]
-
-
-@pytest.mark.parametrize(("late", "found"), [(0.1, ["oscillating_loss"]), (1e-6, [])])
-def test_a_swing_after_the_end_of_a_schedule(late: float, found: list[str], tmp_path: Path) -> None:
-    """A learning rate near 0 does not swing the loss: its batches do."""
-    generator = np.random.default_rng(0)
-    records = []
-    for step in range(600):
-        scalars = {
-            "losses/loss": 0.2 + 2 * float(generator.random()),
-            "optimizer_state/lr": 0.1 if step < 100 else late,
-        }
-        tensors = {}
-        if step % 5 == 0:
-            inputs = generator.normal(size=(32, 4))
-            tensors = {
-                "model_inputs/x": inputs,
-                "labels/loss": inputs.sum(1, keepdims=True),
-                "predictions/loss": generator.normal(size=(32, 1)),
-            }
-        records.append(step_record(step, scalars=scalars, tensors=tensors))
-    losses = {"loss": {"function": "mse_loss"}}
-    run = make_run(tmp_path / "run", records, total_steps=600, losses=losses)
-    assert [one.rule for one in judge(run, [OscillatingLoss()])] == found
 
 
 @pytest.mark.parametrize(("size", "found"), [(1e-12, []), (1.0, ["out_of_reach"])])

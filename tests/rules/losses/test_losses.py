@@ -22,7 +22,6 @@ from vinedresser.rules.judge import judge
 from vinedresser.rules.losses.classifier_confusion import ClassifierConfusion
 from vinedresser.rules.losses.initial_loss import InitialLoss
 from vinedresser.rules.losses.loss_not_decreasing import LossNotDecreasing
-from vinedresser.rules.losses.oscillating_loss import OscillatingLoss
 from vinedresser.rules.losses.overfitting import Overfitting
 from vinedresser.rules.losses.underfitting import Underfitting
 from vinedresser.store.finding import Finding
@@ -183,21 +182,6 @@ def test_a_margin_raises_the_first_loss(tmp_path: Path) -> None:
     assert judge(open_run(tmp_path / "run"), [InitialLoss()]) == []
 
 
-@pytest.mark.thorough
-def test_an_oscillating_loss(tmp_path: Path) -> None:
-    case = digits_case(network(), lr=0.4, sgd=True, batch=1, steps=1500)
-    finding = one(case, tmp_path, OscillatingLoss())
-    assert finding is not None
-    assert finding.fault == "oscillating_loss"
-    assert finding.correction == {"lr": 0.04}
-
-
-@pytest.mark.thorough
-def test_noise_of_small_batches_is_ignored(tmp_path: Path) -> None:
-    case = digits_case(network(), lr=0.02, sgd=True, batch=2, steps=1500)
-    assert one(case, tmp_path, OscillatingLoss()) is None
-
-
 def test_confused_classes_are_reported(tmp_path: Path) -> None:
     case = digits_case(network(3), batch=64, steps=400)
     # Classes 1 and 2 cannot be separated; all three are equally frequent.
@@ -262,21 +246,6 @@ def test_loss_not_decreasing_reports_the_fault(
     assert finding.correction == {"lr": rate}
 
 
-def test_swing_is_computed_from_block_means(tmp_path: Path) -> None:
-    # Blocks of five that vary by half of their level, far above the start.
-    losses = [1.0] * 20 + [10.0 + 5.0 * (-1) ** (step // 5) for step in range(280)]
-    records = [
-        step_record(step, scalars={"losses/loss": value}) for step, value in enumerate(losses)
-    ]
-    (finding,) = judge(make_run(tmp_path / "run", records), [OscillatingLoss()])
-    assert finding.fault == "learning_rate_too_high"
-    assert "the loss rose to 10× its start" in finding.cause
-    means = np.reshape(losses[finding.step - 99 : finding.step + 1], (20, 5)).mean(1)
-    # Von Neumann: half of the mean squared successive difference is the variance.
-    noise = np.sqrt(np.mean(np.diff(means) ** 2) / 2)
-    assert finding.value == pytest.approx(noise / means.mean())
-
-
 @pytest.mark.parametrize(("height", "last", "found"), [(1e6, 2.3, 1), (1e6, 1.9, 0), (100, 2.3, 0)])
 def test_a_short_run_that_has_not_recovered_from_its_first_steps(
     height: float, last: float, found: int, tmp_path: Path
@@ -293,22 +262,12 @@ def test_a_short_run_that_has_not_recovered_from_its_first_steps(
         assert "has only come back to 2.3" in finding.seen or "stays at 2.3" in finding.seen
 
 
-def test_a_loss_of_both_signs_has_no_level_at_its_start(tmp_path: Path) -> None:
-    # As that of a policy gradient: its mean is near zero at first, and its episodes grow.
-    losses = [*[20.0, -19.8] * 10, *np.random.default_rng(0).normal(7, 15, 200).tolist()]
-    records = [
-        step_record(step, scalars={"losses/loss": value}) for step, value in enumerate(losses)
-    ]
-    assert judge(make_run(tmp_path / "run", records), [OscillatingLoss()]) == []
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: Underfitting(patience=0), "patience = 0"),
         (lambda: InitialLoss(factor=1), "factor = 1"),
         (lambda: InitialLoss(excess=0), "excess = 0"),
-        (lambda: OscillatingLoss(swing=0), "swing = 0"),
         (lambda: ClassifierConfusion(share=1), "share = 1"),
         (lambda: Overfitting(plateau=1), "plateau = 1"),
         (lambda: Overfitting(delta=1), "delta = 1"),

@@ -185,7 +185,7 @@ FAULTY = {
     ),
     "a learning rate that is too large": Case(
         Learning(lambda: line(0.25), patients, 160, batch=8, evaluate=False),
-        rules("learning_rate_too_high", "oscillating_loss"),
+        rules("learning_rate_too_high"),
         "learning_rate_too_high",
     ),
     "a learning rate far too small": Case(
@@ -265,7 +265,7 @@ SOUND = {
         Learning(lambda: network(3e-3, MLPRegressor), patients, 60),
         rules(
             *("unnormalised_inputs", "unnormalised_targets", "loss_output_mismatch"),
-            *("oscillating_loss", "overfitting"),
+            "overfitting",
         ),
     ),
     "trees": Case(

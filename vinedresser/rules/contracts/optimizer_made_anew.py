@@ -19,7 +19,7 @@ class OptimizerMadeAnew(Contract):
     """
 
     fault = "optimizer_made_anew"
-    consequences = ("outcome", "learning_rate_too_low", "oscillating_loss")
+    consequences = ("outcome", "learning_rate_too_low")
     position = 252
     inapplicable = Reasons(keras=_TAPES, xgboost=_TAPES, sklearn=_TAPES)
     remedy = "create the optimizer once, before the loop"

@@ -11,7 +11,6 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
 from vinedresser.rules.data.placeholders import Placeholders
 from vinedresser.rules.data.repeated_rows import OF_ROWS, other_labels
-from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.fit import FitSeries, Gain
@@ -142,7 +141,7 @@ class CorruptLabels(OnceRule):
     consequences = (
         "outcome",
         "no_signal",
-        *UNSTEADY,
+        "learning_rate_too_high",
         "dying_relu",
         "over_regularisation",
         "overfitting",

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
-from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.losses.compared import Batches
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -87,7 +86,7 @@ class UnnormalisedInputs(ScaleRule):
 
     fault = "unnormalised_inputs"
     stage = "data"
-    consequences = ("outcome", "inside", *UNSTEADY, "loss_scale")
+    consequences = ("outcome", "inside", "learning_rate_too_high", "loss_scale")
     position = 20
     predecessors = ("check_input_images",)
     inapplicable = Reasons(xgboost="trees split between values of any scale")

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from vinedresser.rules.applicability import Reasons
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
-from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
 from vinedresser.rules.signals.outcomes.outcome import Outcome
@@ -45,7 +44,7 @@ class UnnormalisedTargets(ScaleRule):
 
     fault = "unnormalised_targets"
     stage = "data"
-    consequences = ("outcome", "inside", *UNSTEADY, "loss_scale")
+    consequences = ("outcome", "inside", "learning_rate_too_high", "loss_scale")
     position = 30
     inapplicable = Reasons(xgboost="trees begin with the mean of the targets, of any scale")
     left_out_of = ("classification", "language_model")

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.applicability import AFTER_THE_FIRST_STEP, Reasons
 from vinedresser.rules.bounds import require_above
-from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
@@ -83,7 +82,7 @@ class InitialLoss(SymptomRule):
 
     fault = "loss_scale"
     stage = "loss"
-    consequences = ("outcome", "inside", *UNSTEADY)
+    consequences = ("outcome", "inside", "learning_rate_too_high")
     position = 170
     inapplicable = Reasons(xgboost=AFTER_THE_FIRST_STEP, sklearn=AFTER_THE_FIRST_STEP)
     needs_poor_outcome = False

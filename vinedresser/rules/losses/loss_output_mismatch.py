@@ -9,7 +9,6 @@ import numpy as np
 
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_at_least, require_between
-from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.losses.class_numbers import ClassNumbers
 from vinedresser.rules.losses.label_values import LabelSigns
 from vinedresser.rules.losses.mismatch import Given, Mismatch, output_form
@@ -92,7 +91,7 @@ class LossOutputMismatch(OnceRule):
     consequences = (
         "outcome",
         "inside",
-        *UNSTEADY,
+        "learning_rate_too_high",
         "corrupt_labels",
         "learning_rate_too_low",
         "loss_scale",

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from vinedresser.rules.applicability import NO_TERMS, Reasons
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above
-from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.signals.bounded import bounded
 from vinedresser.rules.signals.losses.aimless_losses import AimlessLosses
 from vinedresser.rules.signals.outcomes.learning_outcome import LearningOutcome
@@ -117,7 +116,7 @@ class UnboundedLoss(OnceRule):
     severity = "warning"
     fault = "unbounded_loss"
     stage = "loss"
-    consequences = ("outcome", "inside", *UNSTEADY)
+    consequences = ("outcome", "inside", "learning_rate_too_high")
     position = 160
     inapplicable = Reasons(xgboost=NO_TERMS, sklearn=NO_TERMS)
 

@@ -6,7 +6,6 @@ import math
 
 from vinedresser.rules.applicability import NO_NETWORK, Reasons
 from vinedresser.rules.bounds import require_above
-from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.need import Need
 from vinedresser.rules.signals.parameters.gradients import GradientGrowth
 from vinedresser.rules.symptom import Symptom, SymptomRule
@@ -47,7 +46,7 @@ class GradientsNotCleared(SymptomRule):
     """
 
     fault = "gradients_not_cleared"
-    consequences = ("outcome", "inside", *UNSTEADY)
+    consequences = ("outcome", "inside", "learning_rate_too_high")
     position = 200
     inapplicable = Reasons(
         keras="Keras and its tapes hand over the gradient of one step",

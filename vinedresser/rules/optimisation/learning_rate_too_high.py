@@ -56,10 +56,10 @@ class LearningRateTooHigh(SymptomRule):
     """
 
     fault = "learning_rate_too_high"
-    consequences = ("outcome", "inside", "oscillating_loss")
+    consequences = ("outcome", "inside")
     position = 260
     predecessors = ("weight_update_ratio",)
-    former_names = ("exploding_gradient", "update_ratio")
+    former_names = ("exploding_gradient", "oscillating_loss", "update_ratio")
     awaits_plateau = True
     early_patience = 3
 

@@ -65,7 +65,7 @@ class SchedulerNotStepped(SymptomRule):
     modes = ("train", "eval")
     severity = "warning"
     fault = "scheduler_not_stepped"
-    consequences = ("outcome", "learning_rate_too_low", "oscillating_loss", "no_signal")
+    consequences = ("outcome", "learning_rate_too_low", "no_signal")
     position = 250
     inapplicable = Reasons(
         xgboost="the learning rate of a round is not captured",

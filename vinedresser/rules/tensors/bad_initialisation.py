@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from vinedresser.rules.advice import listed, random_initialisation
 from vinedresser.rules.applicability import AFTER_THE_FIRST_STEP, NO_NETWORK, Reasons
 from vinedresser.rules.bounds import require_above
-from vinedresser.rules.faults import UNSTEADY
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.parameters.model_names import ModelNames, normalises
@@ -57,7 +56,7 @@ class BadInitialisation(SymptomRule):
 
     fault = "bad_initialisation"
     stage = "model"
-    consequences = ("outcome", "inside", *UNSTEADY, "identical_units", "loss_scale")
+    consequences = ("outcome", "inside", "learning_rate_too_high", "identical_units", "loss_scale")
     position = 180
     predecessors = ("poor_weight_initialization",)
     inapplicable = Reasons(xgboost=NO_NETWORK, sklearn=AFTER_THE_FIRST_STEP)
