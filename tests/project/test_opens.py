@@ -29,6 +29,7 @@ ELSEWHERE = {
     "capture/keras_/adapter.py": "a temporary file of `replacing`",
     "capture/live/agent.py": "/dev/null",
     "capture/run/connections.py": "/proc",
+    "capture/run/environment.py": "/proc",
     "capture/sklearn_/estimator.py": "a temporary file of `replacing`",
     "capture/torch_/checkpoint.py": "a temporary file of `replacing`",
     "capture/torch_/worker_states.py": "memory without a file",

@@ -153,10 +153,10 @@ def test_random_numbers_are_those_of_the_training(tmp_path: Path) -> None:
 def test_a_difference_is_told(tmp_path: Path) -> None:
     train_half(tmp_path / "run")
     snapshot = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}")
-    snapshot.record.environment["instruction set"] = "another"
+    snapshot.record.environment.update({"instruction set": "another", "processor": "another"})
     snapshot.record.versions["torch"] = "1.0"
     found = replay(snapshot, "tests.replay.stories:half").comparison
-    assert found.environment.keys() == {"instruction set", "torch"}
+    assert found.environment.keys() == {"instruction set", "processor", "torch"}
     assert found.environment["torch"] == ("1.0", torch.__version__)
 
 

@@ -98,7 +98,10 @@ def test_the_step_of_an_old_snapshot_is_run_again(archive: Path, tmp_path: Path)
     ended = vinedresser(
         "replay", f"snap/snapshots/{snapshot.name}", "--script", "train.py", cwd=tmp_path
     )
-    assert "gradients: 4 of 4" in ended.stdout, ended.stdout + ended.stderr
+    # On the processor that computed it, which these snapshots do not name, all bits are the same.
+    assert "loss 0.918377: the same" in ended.stdout, ended.stdout + ended.stderr
+    same = "gradients: 4 of 4" in ended.stdout
+    assert same or "does not say which processor computed it" in ended.stdout, ended.stdout
 
 
 def test_a_run_of_a_newer_format_is_refused_with_the_reason(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vinedresser.capture.run.environment import processor
 from vinedresser.replay.results import Comparison, Outcome
 from vinedresser.snapshots.record import SnapshotRecord
 
@@ -63,6 +64,7 @@ def differing(record: SnapshotRecord, now: Mapping[str, Any]) -> dict[str, tuple
         now: the present versions and settings, by name.
     """
     then = {**record.versions, **record.environment}
+    now = {"processor": processor(), **now}
     return {
         name: (str(then[name]), str(now[name]))
         for name in then

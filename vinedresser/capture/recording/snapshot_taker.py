@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from vinedresser.capture.recording.alarms import Alarm
 from vinedresser.capture.recording.loss_jumps import LossJump
 from vinedresser.capture.recording.stopping import StopSignal
+from vinedresser.capture.run.environment import processor
 from vinedresser.errors import KeyTaken, StoreError
 from vinedresser.objects import Storage
 from vinedresser.snapshots.record import Reason, SnapshotRecord
@@ -225,7 +226,7 @@ class SnapshotTaker:
             run=info.id,
             framework=info.framework or "torch",
             versions=info.versions,
-            environment=source.environment(),
+            environment={"processor": processor(), **source.environment()},
             code=info.code,
             world_size=info.world_size,
             bytes=0,

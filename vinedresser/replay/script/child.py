@@ -36,6 +36,10 @@ _OTHER_LOSS = (
     "from the same inputs, the script computes another loss than in the training, as one does that "
     "depends on the number of the step or on earlier steps; use --factory"
 )
+_OTHER_ROUNDING = (
+    "the snapshot, of an earlier version, does not say which processor computed it; another one "
+    "rounds differently"
+)
 
 
 def attach() -> None:
@@ -160,7 +164,8 @@ class _OneStep:
         comparison = compared(self._snapshot.record, alone, outcome)
         notes = watched.notes
         if not (notes or comparison.exact or comparison.environment):
-            notes = [_OTHER_LOSS]
+            known = "processor" in self._snapshot.record.environment
+            notes = [_OTHER_LOSS if known or comparison.losses is False else _OTHER_ROUNDING]
         return ScriptResult(
             losses=[float(loss) for loss in losses],
             comparison=comparison,
