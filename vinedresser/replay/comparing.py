@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vinedresser.capture.run.environment import processor
 from vinedresser.replay.results import Comparison, Outcome
-from vinedresser.snapshots.record import SnapshotRecord
+from vinedresser.snapshots.record import SnapshotRecord, processor
 
 if TYPE_CHECKING:
     from vinedresser.replay.keras_.recorded import RecordedKerasStep

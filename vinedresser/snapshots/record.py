@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from vinedresser.store.json_values import check_time, shown
@@ -15,6 +17,7 @@ __all__ = [
     "REASONS",
     "Reason",
     "SnapshotRecord",
+    "processor",
     "record_key",
     "snapshot_name",
     "step_and_rank",
@@ -36,6 +39,11 @@ REASONS: dict[Reason, str] = {
 MEANS = "the gradients are means over all ranks, which one rank cannot reproduce"
 """Why a step of one rank is `SnapshotRecord.inexact`; its losses are not concerned."""
 
+# What /proc/cpuinfo says of the kind of a processor, of x86 and ARM.
+_PROCESSOR = (
+    *("vendor_id", "cpu family", "model", "stepping", "model name"),
+    *("CPU implementer", "CPU variant", "CPU part", "CPU revision"),
+)
 _NAME = re.compile(r"step-(?P<step>0|[1-9]\d{0,17})(?:-rank(?P<rank>[1-9]\d{0,4}))?", re.ASCII)
 
 
@@ -133,3 +141,18 @@ def tensors_key(name: str) -> str:
     It sorts before `record_key`, and the relay uploads in this order.
     """
     return f"{SnapshotRecord.KEY}/{name}/contents.safetensors"
+
+
+@cache
+def processor() -> str:
+    """Return which processor computes; "" if the kernel does not say.
+
+    Libraries choose their instructions by it, so two kinds round differently. The name alone does
+    not tell: that of a virtual machine is often the same for several.
+    """
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    first = dict(re.findall(r"^(.*?)\s*:\s*(.*)$", text.partition("\n\n")[0], re.MULTILINE))
+    return " ".join(first[key] for key in _PROCESSOR if key in first)

@@ -12,10 +12,9 @@ from typing import Any, Protocol
 from vinedresser.capture.recording.alarms import Alarm
 from vinedresser.capture.recording.loss_jumps import LossJump
 from vinedresser.capture.recording.stopping import StopSignal
-from vinedresser.capture.run.environment import processor
 from vinedresser.errors import KeyTaken, StoreError
 from vinedresser.objects import Storage
-from vinedresser.snapshots.record import Reason, SnapshotRecord
+from vinedresser.snapshots.record import Reason, SnapshotRecord, processor
 from vinedresser.snapshots.replay_options import replay_options
 from vinedresser.snapshots.settings import SnapshotSettings
 from vinedresser.snapshots.trees import Codec, Packer

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -23,13 +20,7 @@ from vinedresser.store.records import (
 )
 from vinedresser.version import __version__
 
-__all__ = ["Environment", "process_group", "processor", "versions"]
-
-# What /proc/cpuinfo says of the kind of a processor, of x86 and ARM.
-_PROCESSOR = (
-    *("vendor_id", "cpu family", "model", "stepping", "model name"),
-    *("CPU implementer", "CPU variant", "CPU part", "CPU revision"),
-)
+__all__ = ["Environment", "process_group", "versions"]
 
 
 @dataclass(frozen=True)
@@ -86,21 +77,6 @@ def versions(**frameworks: str) -> dict[str, str]:
         "vinedresser": __version__,
         **frameworks,
     }
-
-
-@cache
-def processor() -> str:
-    """Return which processor computes; "" if the kernel does not say.
-
-    Libraries choose their instructions by it, so two kinds round differently. The name alone does
-    not tell: that of a virtual machine is often the same for several.
-    """
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    first = dict(re.findall(r"^(.*?)\s*:\s*(.*)$", text.partition("\n\n")[0], re.MULTILINE))
-    return " ".join(first[key] for key in _PROCESSOR if key in first)
 
 
 def process_group() -> tuple[int, int] | None:
