@@ -38,7 +38,7 @@ def shown_when_observed(
     observer: ContextVar[Callable[[_Subject], None] | None],
     show: Callable[[_Subject, threading.Event], None],
 ) -> Iterator[None]:
-    """Show what an observer is told of in the body, until that is over; see `shown_beside`."""
+    """Show each subject that the body passes to the observer; see `shown_beside`."""
     with ExitStack() as views:
         token = observer.set(lambda subject: views.enter_context(shown_beside(show, subject)))
         try:

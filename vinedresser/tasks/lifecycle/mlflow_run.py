@@ -101,9 +101,9 @@ def find_or_create(
 def original_of(
     location: Location, kind: type[RunRecord | ParentRecord], own_id: str, tracking: TrackingRecord
 ) -> Path | None:
-    """Return the directory of which another program has made a copy, with its id and MLflow run.
+    """Return the directory that another program copied to here, with its id and MLflow run.
 
-    What was moved has no original: nothing is left where it was made.
+    A directory that was moved has no original.
 
     Args:
         location: a run, or the store of a sweep or pruning.
