@@ -555,7 +555,10 @@ def _tell_mlflow(
     tracking: TrackingRecord | None,
 ) -> None:
     """Tag the run of MLflow whose data is about to go, unless that is the run of an original."""
-    if tracking is None or original_of(location, kind, own_id, tracking) is not None:
+    if tracking is None:
+        return
+    # What waits is asked again by the next `clean`, and there may be many.
+    if original_of(location, kind, own_id, tracking, timeout=None) is not None:
         return
     with connected(tracking.uri) as client:
         client.set_tag(tracking.run_id, _TAG, datetime.now(UTC).isoformat(timespec="seconds"))

@@ -99,7 +99,12 @@ def find_or_create(
 
 
 def original_of(
-    location: Location, kind: type[RunRecord | ParentRecord], own_id: str, tracking: TrackingRecord
+    location: Location,
+    kind: type[RunRecord | ParentRecord],
+    own_id: str,
+    tracking: TrackingRecord,
+    *,
+    timeout: float | None = 60.0,
 ) -> Path | None:
     """Return the directory that another program copied to here, with its id and MLflow run.
 
@@ -110,6 +115,7 @@ def original_of(
         kind: the class of its record.
         own_id: its id.
         tracking: where MLflow keeps it.
+        timeout: see `directory_of`.
 
     Raises:
         TrackingError: MLflow's database or server refused or is unavailable.
@@ -117,7 +123,8 @@ def original_of(
     """
     if not isinstance(location, Path):
         return None
-    made = Path(directory_of(tracking.uri, tracking.experiment_id, own_id))
+    found = directory_of(tracking.uri, tracking.experiment_id, own_id, timeout=timeout)
+    made = Path(found)
     try:
         if not made.is_absolute() or not made.is_dir() or made.samefile(location):
             return None

@@ -101,13 +101,17 @@ def create_run(
     return persist(make, timeout)
 
 
-def directory_of(uri: str, experiment_id: str, run_tag: str) -> str:
+def directory_of(
+    uri: str, experiment_id: str, run_tag: str, *, timeout: float | None = 60.0
+) -> str:
     """Return the location at which the run of an MLflow run was made; "" if there is none.
 
     Args:
         uri: tracking URI.
         experiment_id: id of its experiment.
         run_tag: its `RUN_TAG`.
+        timeout: seconds to retry while the database is locked or the server unavailable; None: it
+            is called once.
 
     Raises:
         TrackingError: the server or its database refused or stayed unavailable.
@@ -119,7 +123,7 @@ def directory_of(uri: str, experiment_id: str, run_tag: str) -> str:
             run_id = _find(client, experiment_id, run_tag)
             return client.get_run(run_id).data.tags.get(DIRECTORY_TAG, "") if run_id else ""
 
-    return persist(look)
+    return look() if timeout is None else persist(look, timeout)
 
 
 def _set_parameters(client: MlflowClient, run_id: str, parameters: Mapping[str, Any]) -> None:
