@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import IO
 
@@ -15,8 +16,8 @@ from vinedresser.store.records import METRICS_VARIABLE
 
 __all__ = ["PRINTED", "PrintedLines"]
 
-# Seconds for which a thread waits while another one delivers: that one may import modules, and wait
-# for this one.
+# Seconds for which a thread waits while another one delivers, which delivers its values afterwards:
+# that one may import modules, and wait for this one.
 _PATIENCE = 1.0
 
 _Sink = Callable[[Mapping[str, float]], object]
@@ -37,9 +38,11 @@ class PrintedLines:
         self.sink: _Sink | None = None
         self.open_hook: Callable[[], bool] | None = None
         self._search: MetricSearch | None = None
-        self._begun = self._busy = False
-        # Any thread may print.
-        self._lock = threading.RLock()
+        self._begun = False
+        # Any thread may print: what was found waits here for the one thread that delivers.
+        self._found: deque[Mapping[str, float]] = deque()
+        self._lock = threading.Lock()
+        self._delivering: int | None = None
 
     def begin(self, *, listen: bool = True) -> None:
         """Begin to search, if the run has such metrics; repeating this is harmless.
@@ -69,16 +72,19 @@ class PrintedLines:
     def take(self, line: str) -> None:
         """Search a line, and deliver what it has."""
         values = {} if self._search is None else self._search.values(line)
-        if not values or not self._lock.acquire(timeout=_PATIENCE):
-            return
         # A problem that is reported is printed, too.
-        nested, self._busy = self._busy, True
-        try:
-            if not nested:
-                self._deliver(values)
-        finally:
-            self._busy = nested
-            self._lock.release()
+        if not values or self._delivering == threading.get_ident():
+            return
+        self._found.append(values)
+        # Looked at again after the lock is free: another thread may have given up just before.
+        while self._found and self._lock.acquire(timeout=_PATIENCE):
+            self._delivering = threading.get_ident()
+            try:
+                while self._found:
+                    self._deliver(self._found.popleft())
+            finally:
+                self._delivering = None
+                self._lock.release()
 
     def _deliver(self, values: Mapping[str, float]) -> None:
         if self.sink is None and self.open_hook is not None and not self.open_hook():
