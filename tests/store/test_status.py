@@ -173,7 +173,7 @@ def test_on_another_machine_the_heartbeat_must_be_fresh(
     storage.delete(HostOrders.KEY)
     beat(storage, away(here), age=3)
     assert run_status(storage).state == "running"
-    beat(storage, away(here), age=6)
+    beat(storage, away(here), age=61)
     assert run_status(storage).state == "dead"
 
 
@@ -254,7 +254,9 @@ def test_when_a_rank_is_over(
     assert rank_is_over(storage, 0)
     beat(storage, gone)
     assert rank_is_over(storage, 0)
-    beat(storage, away(here), age=6)
+    beat(storage, away(here), age=30)
+    assert not rank_is_over(storage, 0)
+    beat(storage, away(here), age=61)
     assert rank_is_over(storage, 0)
     assert not rank_is_over(storage, 1)
 

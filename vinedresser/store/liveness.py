@@ -29,7 +29,6 @@ from vinedresser.store.spool import read_target, spools
 
 __all__ = [
     "LOST_AFTER",
-    "SILENT_AFTER",
     "LastSign",
     "RankLiveness",
     "claimer_is_gone",
@@ -39,10 +38,9 @@ __all__ = [
     "read_record_or_none",
 ]
 
-# Seconds without a heartbeat after which a process on another machine counts as gone. On an object
-# store it only counts as silent then, and as gone after LOST_AFTER seconds: the upload of the
-# heartbeats may be interrupted while the process keeps running.
-SILENT_AFTER = 5.0
+# Seconds without a heartbeat after which a process on another machine counts as silent, and
+# as gone: uploads may be delayed, a shared file system may be slow, and clocks differ by seconds.
+_SILENT_AFTER = 5.0
 LOST_AFTER = 60.0
 
 R = TypeVar("R", bound=Record)
@@ -186,9 +184,9 @@ def _liveness(storage: Storage, key: str, beat: Heartbeat) -> RankLiveness:
     remote = is_remote(storage.location)
     alive = False if beat.gone else process_alive(beat.process)
     age = time.time() - beat.time
-    silent = age if alive is None and age >= SILENT_AFTER else 0.0
+    silent = age if alive is None and age >= _SILENT_AFTER else 0.0
     if alive is None:
-        alive = age < (LOST_AFTER if remote else SILENT_AFTER)
+        alive = age < LOST_AFTER
     if remote and not beat.closed and (silent or not alive) and _spooled(storage.location, key):
         alive, silent = True, 0.0
     return RankLiveness(beat.rank, beat.last_step, beat.closed, alive, silent)

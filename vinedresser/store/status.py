@@ -190,7 +190,7 @@ def _missing_ranks(ranks: list[RankLiveness]) -> list[str]:
         elif not each.closed and each.silent:
             sentences.append(
                 f"rank {each.rank} has been silent for {each.silent:.0f} s: it has died, or its "
-                f"uploads are interrupted; it counts as gone after {LOST_AFTER:.0f} s"
+                f"heartbeats do not arrive; it counts as gone after {LOST_AFTER:.0f} s"
             )
     return sentences
 

@@ -19,7 +19,7 @@ from vinedresser.processes import (
     processes_with,
     wait_for_end,
 )
-from vinedresser.store.liveness import SILENT_AFTER, claimer_is_gone, last_sign, read_record_or_none
+from vinedresser.store.liveness import LOST_AFTER, claimer_is_gone, last_sign, read_record_or_none
 from vinedresser.store.records import (
     ExitRecord,
     LaunchRecord,
@@ -128,8 +128,7 @@ def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
     """Return whether a run without a supervisor on this machine is alive or has yet to begin."""
     signs = heartbeats(storage)
     if any(
-        is_alive(sign.identity()) is None and time.time() - sign.time < SILENT_AFTER
-        for sign in signs
+        is_alive(sign.identity()) is None and time.time() - sign.time < LOST_AFTER for sign in signs
     ):
         return True
     if run_lock.was_taken(path):
@@ -139,7 +138,8 @@ def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
         return False
     if launch is None and signs:
         # A hook without a launcher: the run ends with its process.
-        return any(is_alive(sign.identity()) for sign in signs)
+        writers = [sign.identity() for sign in signs if not sign.gone]
+        return any(may_be_alive(writer, path) is not None for writer in writers)
     if launch is not None and launch.owner:
         return may_be_alive(ProcessIdentity(**launch.owner), path) is not None
     abandoned = launch is None and claimer_is_gone(storage)
