@@ -19,7 +19,9 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,23 @@ class WarmPython:
             assert answer, "the process that runs programs has ended"
             printed = (path.read_text(encoding="utf-8") for path in (stdout, stderr))
             return subprocess.CompletedProcess([*words], int(answer), *printed)
+
+    @contextmanager
+    def running(
+        self, words: Sequence[str], directory: Path, environment: Mapping[str, str]
+    ) -> Iterator[Future[subprocess.CompletedProcess[str]]]:
+        """Run a program while the caller does something else; kill it if it is then not over.
+
+        It is the only one meanwhile. `run` has the arguments.
+        """
+        process, _ = self._running or self._start()
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(self.run, words, directory, environment)
+            try:
+                yield ended
+            finally:
+                if not ended.done():
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         ours, theirs = socket.socketpair()
@@ -154,17 +173,21 @@ def become(program: dict[str, Any]) -> None:
         os.close(opened)
     sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     first, *arguments = program["words"]
-    if first == "-c":
-        code, *arguments = arguments
-        sys.argv, sys.path[0] = ["-c", *arguments], ""
-        sys.modules["__main__"] = main = types.ModuleType("__main__")
-        exec(compile(code, "<string>", "exec"), main.__dict__)
-    elif first == "-m":
+    if first == "-m":
         sys.argv, sys.path[0] = arguments, os.getcwd()
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        return
+    sys.modules["__main__"] = main = types.ModuleType("__main__")
+    if first == "-c":
+        code, *arguments = arguments
+        name, sys.path[0] = "<string>", ""
     else:
-        sys.argv, sys.path[0] = [first, *arguments], str(Path(first).absolute().parent)
-        runpy.run_path(first, run_name="__main__")
+        # Absolute in tracebacks and warnings, as Python has it.
+        path = Path(first).absolute()
+        code, name, sys.path[0] = path.read_text(encoding="utf-8"), str(path), str(path.parent)
+        main.__file__ = name
+    sys.argv = [first, *arguments]
+    exec(compile(code, name, "exec"), main.__dict__)
 
 
 def main() -> None:

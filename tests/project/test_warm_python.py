@@ -9,14 +9,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import warm_python
+from tests.waiting import until
 from tests.warm_python import WarmPython
 
 PROGRAM = """
 import os, sys
-print(__name__, sys.argv, os.path.abspath(sys.path[0]), os.getcwd())
+print(__name__, globals().get("__file__"), sys.argv, os.path.abspath(sys.path[0]), os.getcwd())
 print(os.environ.get("OWN"), os.environ.get("HOME"), sys.stdin.read())
 print("problem", file=sys.stderr)
 sys.exit(3)
@@ -51,6 +53,23 @@ def test_a_program_does_what_it_does_alone(
     assert (found.returncode, found.stdout, found.stderr) == (3, alone.stdout, alone.stderr)
     merged = python.run(words, tmp_path, environment, given="given", merged=True)
     assert sorted(merged.stdout.splitlines()) == sorted((alone.stdout + alone.stderr).splitlines())
+
+
+def test_a_program_may_run_beside_its_test_and_is_killed_if_it_outlives_it(
+    python: WarmPython, tmp_path: Path
+) -> None:
+    code = "import os, signal; open('pid', 'w').write(f'{os.getpid()} '); signal.pause()"
+
+    def pid() -> str:
+        path = tmp_path / "pid"
+        return path.read_text() if path.exists() else ""
+
+    with python.running(["-c", code], tmp_path, {}) as ended:
+        until(lambda: pid().endswith(" "), "the program begins")
+        assert not ended.done()
+    until(lambda: not psutil.pid_exists(int(pid())), "its end")
+    with python.running(["-c", "print(1)"], tmp_path, {}) as ended:
+        assert ended.result(60).stdout == "1\n"
 
 
 def test_a_program_gets_nothing_that_an_earlier_test_has_set(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.warm_python import COMMANDS
+from tests.warm_python import COMMANDS, WarmPython
 from vinedresser.store.reading.reader import Run, open_run
 
 __all__ = ["Both", "alone", "alone_in_process", "attached", "both", "split_stderr", "script"]
@@ -90,12 +90,19 @@ def both(
     cwd: Path,
     options: tuple[str, ...] = (),
     given: str = "",
+    loaded: WarmPython | None = None,
     **variables: str,
 ) -> Both:
-    """Run a command alone and attached; a Python script is given by its name."""
+    """Run a command alone and attached; a Python script is given by its name.
+
+    Args:
+        loaded: a process that has loaded what a Python script needs, which it then runs alone.
+    """
     program = (sys.executable,) if command[0] == "-m" or command[0].endswith(".py") else ()
     return Both(
-        alone(*program, *command, cwd=cwd, given=given, **variables),
+        loaded.run(command, cwd, _environment(variables), given=given)
+        if loaded
+        else alone(*program, *command, cwd=cwd, given=given, **variables),
         attached(*command, cwd=cwd, options=options, given=given, **variables),
         cwd / "runs" / "run",
     )

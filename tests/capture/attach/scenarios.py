@@ -368,6 +368,38 @@ def made_anew() -> None:
     show(model, losses=losses)
 
 
+def made_in_steps() -> None:
+    """A loss module that the loop makes in each step."""
+    model = perceptron()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = rows()
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        criterion = nn.CrossEntropyLoss()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    show(model, losses=losses)
+
+
+class Focal(nn.Module):
+    """A loss module of the user's own."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        lost = F.binary_cross_entropy_with_logits(x, y, reduction="none")
+        return ((1 - torch.exp(-lost)) ** 2 * lost).mean()
+
+
+def focal() -> None:
+    model, criterion = nn.Linear(4, 1), Focal()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = rows()
+    losses = descend(optimizer, lambda: criterion(model(x), y[:, None].float()))
+    show(model, losses=losses)
+
+
 SCENARIOS: dict[str, Callable[[], None]] = {
     one.__name__: one
     for one in (
@@ -389,6 +421,8 @@ SCENARIOS: dict[str, Callable[[], None]] = {
         by_turns,
         accelerated,
         made_anew,
+        made_in_steps,
+        focal,
     )
 }
 

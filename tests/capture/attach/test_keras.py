@@ -62,6 +62,14 @@ TRAININGS = """
         losses.append(float(loss))
     show(losses, looped)
     looped.predict(x, verbose=0)
+
+    # Beside a model, a variable is no training.
+    beside, variable = model(), tf.Variable(x)
+    optimizer = keras.optimizers.SGD(0.1)
+    for _ in range(15):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(beside(variable) ** 2)
+        optimizer.apply_gradients([(tape.gradient(loss, variable), variable)])
 """
 
 
@@ -109,7 +117,11 @@ def test_batches_and_loops_are_separate_trainings(trained: Both, number: int, st
     if number == 2:
         values = run.scalars("losses")["losses/loss"].values
         assert values == pytest.approx([float(word) for word in printed])
+
+
+def test_beside_a_model_variables_are_no_training(trained: Both) -> None:
     assert not trained.run.with_name("run.4").exists()
+    assert "variable" not in " ".join(trained.open(3).tensor_names())
 
 
 COMPILED = """

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.capture.attach.runs import Both, attached, both, script, split_stderr
+from tests.capture.attach.runs import Both, alone_in_process, attached, script, split_stderr
 
 # Scripts with torch are the quick case.
 pytestmark = pytest.mark.thorough
@@ -53,13 +51,17 @@ TRAININGS = """
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """Run the script alone and attached."""
+    """Run the script in this process, and attached in another."""
     directory = tmp_path_factory.mktemp("variables")
-    script(directory, TRAININGS)
+    path = script(directory, TRAININGS)
     collections = ("weights", "biases", "gradients", "updates", "labels", "predictions")
     options = tuple(f"--collection={name}:every=1" for name in collections)
     variables = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return both("train.py", cwd=directory, options=options, **variables)
+    return Both(
+        alone_in_process(path),
+        attached("train.py", cwd=directory, options=options, **variables),
+        directory / "runs" / "run",
+    )
 
 
 def test_attached_trainings_behave_as_alone(trained: Both) -> None:
@@ -98,24 +100,3 @@ def test_adversaries_have_losses_of_their_own(trained: Both) -> None:
     assert losses["losses/first.loss"].values.min() > 0 > losses["losses/second.loss"].values.max()
     assert {"weights/first.seen", "weights/second.made"} <= set(run.tensor_names())
     assert run.tensor_names(collection="labels") == []
-
-
-def test_beside_a_model_variables_are_no_training(tmp_path: Path) -> None:
-    script(
-        tmp_path,
-        """
-        import keras, numpy as np, tensorflow as tf
-
-        x = tf.Variable(np.ones((2, 3), "float32"))
-        model = keras.Sequential([keras.layers.Dense(1)])
-        optimizer = keras.optimizers.SGD(0.1)
-        for _ in range(15):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(model(x) ** 2)
-            optimizer.apply_gradients([(tape.gradient(loss, x), x)])
-        """,
-    )
-    done = attached("train.py", cwd=tmp_path, TF_CPP_MIN_LOG_LEVEL="3")
-    assert done.returncode == 0, done.stderr
-    both = Both(done, done, tmp_path / "runs" / "run")
-    assert both.open().tensor_names(regex="weights/x") == []

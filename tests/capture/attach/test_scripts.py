@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.attach.runs import Both, alone, attached, both, script, split_stderr
+from tests.cli.command_line import vinedresser
 from vinedresser.store.reading.reader import open_run
 
 # Without a framework, since importing one takes seconds.
@@ -89,10 +90,9 @@ def test_modules_and_programs(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_run_is_named_after_its_script(tmp_path: Path) -> None:
     script(tmp_path, "", "sub.py")
-    command = (sys.executable, "-m", "vinedresser", "run")
     launched = (sys.executable, "-m", "cProfile", "-o", "profile", "sub.py")
     for words in (("sub.py",), (sys.executable, "sub.py"), ("-m", "sub"), ("true",), launched):
-        assert alone(*command, *words, cwd=tmp_path).returncode == 0
+        assert vinedresser("run", "--preset", "none", *words, cwd=tmp_path).returncode == 0
     names = {path.name for path in (tmp_path / "runs").iterdir()}
     assert names == {"sub-1", "sub-2", "sub-3", "sub-4", "true-1"}
 

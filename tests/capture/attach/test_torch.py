@@ -10,6 +10,7 @@ import pytest
 from tests.capture.attach import scenarios as attach_scenarios
 from tests.capture.attach.runs import Both, both, script, split_stderr
 from tests.capture.attach.scenarios import SCENARIOS, STEPS, rows
+from tests.warm_python import TORCH
 from vinedresser.store.reading.reader import Run
 
 pytestmark = pytest.mark.thorough
@@ -29,7 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
     path = script(directory, text)
     collections = ("gradients:every=1", "outputs:every=5", "predictions:every=3", "labels:every=3")
     options = [word for collection in collections for word in ("--collection", collection)]
-    return both(path.name, *NAMES, cwd=directory, options=tuple(options))
+    return both(path.name, *NAMES, cwd=directory, options=tuple(options), loaded=TORCH)
 
 
 def printed(trained: Both, name: str) -> list[float]:
@@ -187,7 +188,8 @@ BY_HAND = """
 
 def test_a_loop_that_updates_and_clears_tensors_has_their_gradients(tmp_path: Path) -> None:
     script(tmp_path, BY_HAND)
-    pair = both("train.py", cwd=tmp_path, options=("--collection", "gradients:every=1"))
+    options = ("--collection", "gradients:every=1")
+    pair = both("train.py", cwd=tmp_path, options=options, loaded=TORCH)
     assert pair.attached.stdout == pair.alone.stdout
     values = np.array([line.split() for line in pair.alone.stdout.splitlines()], float)
     run = pair.open()
@@ -227,6 +229,20 @@ def test_a_loss_has_one_name_although_its_module_is_made_in_each_forward(trained
     labels = run.tensor("labels/loss")
     assert labels.steps().tolist() == [0, 3]
     np.testing.assert_array_equal(labels.value(0), rows()[1][:8].numpy())
+
+
+def test_a_loss_has_one_name_although_its_module_is_made_in_each_step(trained: Both) -> None:
+    run = trained.open(NUMBERS["made_in_steps"])
+    assert sorted(run.scalars("losses")) == ["losses/CrossEntropyLoss"]
+    assert losses(run, "CrossEntropyLoss") == pytest.approx(printed(trained, "made_in_steps"))
+    assert run.tensor_names("labels") == ["labels/CrossEntropyLoss"]
+    assert run.tensor("labels/CrossEntropyLoss").steps().tolist() == [0, 3]
+
+
+def test_a_custom_loss_module_says_which_function_it_applies(trained: Both) -> None:
+    (setup,) = trained.open(NUMBERS["focal"]).info.losses.values()
+    assert (setup["type"], setup["custom"]) == ("Focal", True)
+    assert setup["function"] == "binary_cross_entropy_with_logits"
 
 
 def test_every_additional_run_is_finished(trained: Both) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.capture.hook.trainings import EVERYTHING
+from tests.warm_python import TORCH
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 
 # Prints the loss of every step and the weights at the end; with a second argument, through a hook
@@ -47,9 +47,14 @@ print(*(parameter.sum().item() for parameter in model.parameters()))
 """
 
 
-def run_program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", PROGRAM, *arguments]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+def run_program(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return TORCH.run(["-c", PROGRAM, *arguments], folder, os.environ)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the program prints without a hook."""
+    return run_program(tmp_path_factory.mktemp("plain")).stdout
 
 
 @pytest.fixture
@@ -68,10 +73,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def check_unharmed(done: subprocess.CompletedProcess[str], run: Path) -> list[str]:
-    """Check the training and its run; return the reported problems."""
+def check_unharmed(run: Path, limit: int, plain: str) -> list[str]:
+    """Train into a run, check the training and the run; return the reported problems."""
+    done = run_program(run.parent, str(run), str(limit))
     assert done.returncode == 0
-    assert done.stdout == run_program().stdout
+    assert done.stdout == plain
     reports = done.stderr.splitlines()
     assert all(report.startswith("vinedresser: ") for report in reports)
     assert len(set(reports)) == len(reports)
@@ -83,8 +89,8 @@ def check_unharmed(done: subprocess.CompletedProcess[str], run: Path) -> list[st
 
 
 @pytest.mark.thorough
-def test_a_file_size_limit_does_no_harm(tmp_path: Path) -> None:
-    (report,) = check_unharmed(run_program(tmp_path / "run", "50000"), tmp_path / "run")
+def test_a_file_size_limit_does_no_harm(tmp_path: Path, plain: str) -> None:
+    (report,) = check_unharmed(tmp_path / "run", 50_000, plain)
     assert "too large" in report
     assert report.endswith("training continues")
     run = open_run(tmp_path / "run")
@@ -94,8 +100,8 @@ def test_a_file_size_limit_does_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_full_disk_does_no_harm(small_disk: Path) -> None:
-    reports = check_unharmed(run_program(small_disk / "run", "0"), small_disk / "run")
+def test_a_full_disk_does_no_harm(small_disk: Path, plain: str) -> None:
+    reports = check_unharmed(small_disk / "run", 0, plain)
     assert "No space left" in reports[0]
     # Earlier steps are stored.
     assert open_run(small_disk / "run").tensor("weights/0.weight").steps().tolist()[0] == 0

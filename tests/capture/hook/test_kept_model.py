@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import torch
 import xgboost
 from safetensors.torch import load_file
 
+from tests import warm_python
 from tests.paths import ROOT
 from vinedresser.testing.runs import start_run
 
@@ -97,15 +96,10 @@ def train(
     run = folder / f"run-{len([*folder.iterdir()])}"
     start_run(run)
     variables = {"PATH": "", "PYTHONPATH": str(ROOT), "VINEDRESSER_RUN": str(run)}
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(folder / own), *arguments],
-        env=variables
-        | {"HOME": str(folder), "KERAS_BACKEND": "torch"}
-        | ({"VINEDRESSER_KEEP_MODEL": "1"} if keeps else {}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables |= {"HOME": str(folder), "KERAS_BACKEND": "torch"}
+    variables |= {"VINEDRESSER_KEEP_MODEL": "1"} if keeps else {}
+    words = ["-c", script, str(folder / own), *arguments]
+    done = warm_python.TORCH.run(words, folder, variables)
     assert done.returncode == len(arguments), done.stderr
     return run, done.stdout
 

@@ -131,7 +131,7 @@ def outage(server: TestServer, url: str, seconds: float, *, pause: bool) -> list
             # The training does not wait for the network.
             assert time.monotonic() - before < 1.0
             step += 1
-            time.sleep(0.05)
+            time.sleep(0.2)
             if time.monotonic() >= until and not away:
                 away = True
                 server.pause() if pause else server.kill()

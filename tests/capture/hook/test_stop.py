@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import FrameType
 
 import pytest
 from safetensors.numpy import load_file
 from torch import nn
 
+from tests.waiting import until
+from tests.warm_python import TORCH
 from vinedresser.capture import Hook, open_run
 from vinedresser.capture.recording.stopping import TrainingStopped
 from vinedresser.objects import LocalStorage
@@ -32,8 +34,12 @@ from vinedresser.capture import Hook, SaveConfig
 path, how = sys.argv[1:]
 torch.set_num_threads(1)
 if how in ("handler", "stuck"):
-    # Not print: the signal may come while the program is printing.
-    signal.signal(signal.SIGTERM, lambda number, frame: os.write(1, b"own handler\\n"))
+    def handle(number, frame):
+        # Not print: the signal may come while the program is printing.
+        os.write(1, b"own handler\\n")
+        open(path + ".handled", "x").close()
+
+    signal.signal(signal.SIGTERM, handle)
 model, loss = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)), nn.MSELoss()
 optimizer = torch.optim.Adam(model.parameters())
 hook = Hook(path, collections={"weights": SaveConfig(every=1)}).watch(model, loss, optimizer)
@@ -52,7 +58,9 @@ def step():
 try:
     step()
     step()
-    print("ready", flush=True)
+    # Then whole at once.
+    open(path + ".begins", "w").write(str(os.getpid()))
+    os.rename(path + ".begins", path + ".pid")
     while how == "stuck":
         time.sleep(0.01)
     if how == "evaluating":
@@ -69,20 +77,14 @@ finally:
 
 
 @contextmanager
-def training(path: Path, how: str) -> Iterator[subprocess.Popen[str]]:
-    """Start the program and wait until it is in the middle of its training."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, path, how],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            yield process
-        finally:
-            process.kill()
+def training(path: Path, how: str) -> Iterator[tuple[int, Future[CompletedProcess[str]]]]:
+    """Start the program; once it is in the middle of its training, yield its pid and its end."""
+    words = ["-c", PROGRAM, str(path), how]
+    with TORCH.running(words, path.parent, os.environ) as ended:
+        begun = Path(f"{path}.pid")
+        until(lambda: begun.exists() or ended.done(), "the training begins")
+        assert begun.exists(), ended.result().stderr
+        yield int(begun.read_text()), ended
 
 
 def check_saved(path: Path, output: str, *, evaluating: bool = False) -> None:
@@ -104,11 +106,11 @@ def check_saved(path: Path, output: str, *, evaluating: bool = False) -> None:
 
 @pytest.mark.thorough
 def test_sigterm_saves_the_weights_and_lets_the_program_clean_up(tmp_path: Path) -> None:
-    with training(tmp_path / "run", "plain") as process:
-        process.send_signal(signal.SIGTERM)
-        output, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (143, "")
-    check_saved(tmp_path / "run", output)
+    with training(tmp_path / "run", "plain") as (pid, ended):
+        os.kill(pid, signal.SIGTERM)
+        done = ended.result(60)
+    assert (done.returncode, done.stderr) == (143, "")
+    check_saved(tmp_path / "run", done.stdout)
     status = open_run(tmp_path / "run").status
     assert (status.state, status.signal) == ("killed", "SIGTERM")
 
@@ -118,14 +120,14 @@ def test_a_stop_record_makes_it_a_stop_and_the_programs_own_handler_is_called(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "run"
-    with training(path, "handler") as process:
+    with training(path, "handler") as (pid, ended):
         record = StopRecord("rule", "loss is not finite", time.time(), rule="nonfinite", step=1)
         write_record(LocalStorage(path), record)
-        process.send_signal(signal.SIGTERM)
-        output, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (0, "")
-    assert output.startswith("own handler\n")
-    check_saved(path, output)
+        os.kill(pid, signal.SIGTERM)
+        done = ended.result(60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("own handler\n")
+    check_saved(path, done.stdout)
     status = open_run(path).status
     assert (status.state, status.rule) == ("stopped", "nonfinite")
     assert status.reason == "loss is not finite"
@@ -133,37 +135,36 @@ def test_a_stop_record_makes_it_a_stop_and_the_programs_own_handler_is_called(
 
 @pytest.mark.thorough
 def test_a_stop_interrupts_an_evaluation(tmp_path: Path) -> None:
-    with training(tmp_path / "run", "evaluating") as process:
-        process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode == 143
-    check_saved(tmp_path / "run", output, evaluating=True)
+    with training(tmp_path / "run", "evaluating") as (pid, ended):
+        os.kill(pid, signal.SIGTERM)
+        done = ended.result(60)
+    assert done.returncode == 143
+    check_saved(tmp_path / "run", done.stdout, evaluating=True)
 
 
 @pytest.mark.thorough
 def test_a_failing_on_stop_callback_is_reported_and_the_run_ends(tmp_path: Path) -> None:
-    with training(tmp_path / "run", "callback") as process:
-        process.send_signal(signal.SIGTERM)
-        output, errors = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert output == "finally\natexit\n"
+    with training(tmp_path / "run", "callback") as (pid, ended):
+        os.kill(pid, signal.SIGTERM)
+        done = ended.result(60)
+    assert done.returncode == 143
+    assert done.stdout == "finally\natexit\n"
     (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
     steps = len(open_run(tmp_path / "run").steps("train"))
     assert saved.name == f"mine-{steps}"
-    (line,) = errors.splitlines()
+    (line,) = done.stderr.splitlines()
     assert re.match(r"vinedresser: .*\bcheckpoint: ValueError: no room; ", line)
 
 
 @pytest.mark.thorough
 def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
-    with training(tmp_path / "run", "stuck") as process:
-        process.send_signal(signal.SIGTERM)
+    with training(tmp_path / "run", "stuck") as (pid, ended):
+        os.kill(pid, signal.SIGTERM)
         # It survives the first SIGTERM, since no step ends.
-        assert process.stdout is not None
-        assert process.stdout.readline() == "own handler\n"
-        process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=60)
-    assert (process.returncode, output) == (-signal.SIGTERM, "")
+        until((tmp_path / "run.handled").exists, "the program's own handler")
+        os.kill(pid, signal.SIGTERM)
+        done = ended.result(60)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "own handler\n")
 
 
 def test_sigterm_is_given_back(tmp_path: Path) -> None:

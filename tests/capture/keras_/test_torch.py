@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.paths import ROOT
+from tests.warm_python import TORCH
 
 # Keras on TensorFlow is the quick case.
 pytestmark = pytest.mark.thorough
@@ -37,14 +36,8 @@ _TRAININGS = (
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Results of each training."""
     folder = tmp_path_factory.mktemp("torch")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.capture.keras_.torch_trainings", str(folder)],
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    words = ["-m", "tests.capture.keras_.torch_trainings", str(folder)]
+    done = TORCH.run(words, ROOT, os.environ)
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result

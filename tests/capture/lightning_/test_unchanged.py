@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.capture.attach.runs import Both, both, script
+from tests.warm_python import TORCH
 
 SCRIPT = """
-    import logging, sys, warnings
+    import logging, warnings
     import torch
     from lightning.pytorch import LightningModule, Trainer
     from torch import nn
@@ -79,39 +78,48 @@ SCRIPT = """
                 torch.optim.Adam(self.judges.parameters(), lr=0.01),
             ]
 
-    torch.manual_seed(0)
-    x, y = torch.randn(32, 6), torch.randint(0, 3, (32,))
-    loader = DataLoader(TensorDataset(x, y), batch_size=8)
     quiet = dict.fromkeys(
         ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
     )
-    automatic = sys.argv[1] != "adversaries"
-    module = Classifier() if automatic else Adversaries()
-    trainer = Trainer(
-        max_epochs=2, accelerator="cpu", accumulate_grad_batches=int(sys.argv[2]), **quiet
-    )
-    trainer.fit(module, loader, loader if automatic else None)
-    print("end", sum(one.sum().item() for one in module.parameters()))
+
+    def train(module, accumulated, automatic=True):
+        torch.manual_seed(0)
+        x, y = torch.randn(32, 6), torch.randint(0, 3, (32,))
+        loader = DataLoader(TensorDataset(x, y), batch_size=8)
+        trainer = Trainer(
+            max_epochs=2, accelerator="cpu", accumulate_grad_batches=accumulated, **quiet
+        )
+        trainer.fit(module, loader, loader if automatic else None)
+        print("end", sum(one.sum().item() for one in module.parameters()))
+
+    torch.manual_seed(0)
+    train(Classifier(), 1)
+    train(Classifier(), 2)
+    train(Adversaries(), 1, automatic=False)
 """
 
 
-def trained(directory: Path, *arguments: str) -> tuple[Both, list[list[float]]]:
-    """Train alone and captured; return the numbers of each printed step, too."""
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """Do all trainings in one process, alone and captured."""
+    directory = tmp_path_factory.mktemp("lightning")
     script(directory, SCRIPT)
-    done = both("train.py", *arguments, cwd=directory)
+    done = both("train.py", cwd=directory, loaded=TORCH)
     assert done.attached.returncode == 0, done.attached.stderr
-    lines = done.alone.stdout.splitlines()
-    assert done.attached.stdout.splitlines()[: len(lines)] == lines
-    rows = [line.split() for line in lines if line.startswith("step")]
-    return done, [[*map(float, row[1:])] for row in rows]
+    assert done.attached.stdout == done.alone.stdout
+    return done
+
+
+def printed(trained: Both, number: int, word: str) -> list[list[float]]:
+    """Return the numbers of a training's printed lines that begin with a word."""
+    own = trained.alone.stdout.split("end ")[number - 1].splitlines()
+    return [[*map(float, line.split()[1:])] for line in own if line.startswith(f"{word} ")]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("accumulated", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_an_accuracy_of_another_forward_hides_no_loss(tmp_path: Path, accumulated: int) -> None:
-    done, steps = trained(tmp_path, "classifier", str(accumulated))
-
-    run = done.open()
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_an_accuracy_of_another_forward_hides_no_loss(trained: Both, accumulated: int) -> None:
+    run, steps = trained.open(accumulated), printed(trained, accumulated, "step")
     means = [
         [
             sum(column) / accumulated
@@ -128,16 +136,14 @@ def test_an_accuracy_of_another_forward_hides_no_loss(tmp_path: Path, accumulate
     assert metrics["metrics/late"].steps.tolist() == [epoch, 2 * epoch]
     evaluated = run.scalars("metrics", mode="eval")
     assert sorted(evaluated) == ["metrics/val_index", "metrics/val_loss"]
-    said = [line.split()[1] for line in done.alone.stdout.splitlines() if "val_loss" in line]
-    assert evaluated["metrics/val_loss"].values.tolist() == pytest.approx([*map(float, said)])
+    [*said] = (value for [value] in printed(trained, accumulated, "val_loss"))
+    assert evaluated["metrics/val_loss"].values.tolist() == pytest.approx(said)
     assert evaluated["metrics/val_index"].values.tolist() == [1.5, 1.5]
 
 
 @pytest.mark.thorough
-def test_two_optimizers_of_a_module_have_a_loss_each(tmp_path: Path) -> None:
-    done, steps = trained(tmp_path, "adversaries", "1")
-
-    run = done.open()
+def test_two_optimizers_of_a_module_have_a_loss_each(trained: Both) -> None:
+    run, steps = trained.open(3), printed(trained, 3, "step")
     losses = run.scalars("losses", mode="train")
     assert losses["losses/judges"].values.tolist() == pytest.approx([step[0] for step in steps])
     assert losses["losses/makes"].values.tolist() == pytest.approx([step[1] for step in steps])

@@ -91,7 +91,7 @@ def compare(run: Run, eager: Run, *, exact: bool) -> None:
         ("eager", "method"),
         ("aot_eager", "function"),
         ("aot_eager", "method"),
-        pytest.param("inductor", "function", marks=pytest.mark.thorough),
+        pytest.param("inductor", "function", marks=pytest.mark.slow),
     ],
 )
 def test_all_is_captured_on_saved_steps_and_losses_on_all(

@@ -1,6 +1,6 @@
 """A Keras training on two replicas, logical devices of the CPU, of which one has a bad sample.
 
-python -m tests.capture.keras_.guard.mirrored_training FOLDER [stop]
+python -m tests.capture.keras_.guard.mirrored_training FOLDER
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from vinedresser.capture import Hook
 from vinedresser.snapshots.settings import SnapshotSettings
 
 
-def main(folder: Path, *, stop: bool) -> None:
-    """Train with a guard and without a hook, and save the weights of both.
+def main(folder: Path) -> None:
+    """Train with a guard, without a hook and with a guard that stops, and save all weights.
 
     Args:
-        folder: holds the run, and the weights.
-        stop: whether the guard stops the training, which is then only made once.
+        folder: holds the runs "hook" and "stop", and the weights.
     """
     keras.utils.disable_interactive_logging()
     device = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
     images, wanted = data()
-    for name in ["hook"] if stop else ["hook", "plain"]:
+    for name in ("hook", "plain", "stop"):
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         with strategy.scope():
             model = distances()
         hook = None
-        if name == "hook":
-            settings = SnapshotSettings(stop=stop)
-            hook = Hook(folder / "run", guard="nonfinite", snapshots=settings).watch(model)
+        if name != "plain":
+            settings = SnapshotSettings(stop=name == "stop")
+            hook = Hook(folder / name, guard="nonfinite", snapshots=settings).watch(model)
         try:
             model.fit(images, wanted, batch_size=BATCH, shuffle=False, verbose=0)
         finally:
@@ -46,4 +45,4 @@ def main(folder: Path, *, stop: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), stop="stop" in sys.argv[2:])
+    main(Path(sys.argv[1]))

@@ -111,8 +111,8 @@ def test_the_training_is_the_same_with_and_without(make: Any, tmp_path: Path) ->
     "options",
     [
         {},
-        pytest.param({"jit_compile": True}, marks=pytest.mark.thorough),
-        pytest.param({"run_eagerly": True}, marks=pytest.mark.thorough),
+        pytest.param({"jit_compile": True}, marks=pytest.mark.slow),
+        {"run_eagerly": True},
     ],
 )
 def test_a_stop_comes_before_the_update(options: dict[str, Any], tmp_path: Path) -> None:

@@ -21,15 +21,18 @@ from vinedresser.snapshots.reading import list_snapshots, open_snapshot
 MODULE = "tests.capture.keras_.guard.mirrored_training"
 
 
-def run(folder: Path, *options: str) -> int:
-    """Train in another process; return its exit code."""
-    command = [sys.executable, "-m", MODULE, str(folder), *options]
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train in another process; return the folder of its runs and weights."""
+    folder = tmp_path_factory.mktemp("replicas")
+    command = [sys.executable, "-m", MODULE, str(folder)]
     environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment
     )
     assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode
+    assert done.returncode == 0
+    return folder
 
 
 def weights(folder: Path, name: str) -> list[NDArray[np.float32]]:
@@ -39,26 +42,23 @@ def weights(folder: Path, name: str) -> list[NDArray[np.float32]]:
 
 
 @pytest.mark.thorough
-def test_a_bad_sample_on_one_of_two_replicas(tmp_path: Path) -> None:
-    assert run(tmp_path) == 0
-    found = list_snapshots(LocalStorage(tmp_path / "run"), [])
+def test_a_bad_sample_on_one_of_two_replicas(trained: Path) -> None:
+    run = trained / "hook"
+    found = list_snapshots(LocalStorage(run), [])
     assert [(one.step, one.reason) for one in found][:1] == [(BAD_STEP, "nonfinite")]
     assert any("one of 2 replicas" in one for one in found[0].inexact)
-    (finding,) = (
-        one for one in open_run(tmp_path / "run").findings() if one.rule == "nonfinite_gradient"
-    )
+    (finding,) = (one for one in open_run(run).findings() if one.rule == "nonfinite_gradient")
     assert finding.step == BAD_STEP
     # The part of the batch that one replica had.
-    contents = open_snapshot(tmp_path / "run" / "snapshots" / f"step-{BAD_STEP}").tensors
+    contents = open_snapshot(run / "snapshots" / f"step-{BAD_STEP}").tensors
     assert any(content.shape[:1] == (BATCH // 2,) for content in contents.values())
-    for hooked, plain in zip(weights(tmp_path, "hook"), weights(tmp_path, "plain"), strict=True):
+    for hooked, plain in zip(weights(trained, "hook"), weights(trained, "plain"), strict=True):
         np.testing.assert_array_equal(hooked, plain)
 
 
 @pytest.mark.thorough
-def test_a_stop_comes_before_the_update_of_all_replicas(tmp_path: Path) -> None:
-    assert run(tmp_path, "stop") == 0
-    stopped = open_run(tmp_path / "run")
+def test_a_stop_comes_before_the_update_of_all_replicas(trained: Path) -> None:
+    stopped = open_run(trained / "stop")
     assert stopped.status.state == "stopped"
     assert [finding.step for finding in stopped.findings()] == [BAD_STEP]
-    assert all(np.isfinite(weight).all() for weight in weights(tmp_path, "hook"))
+    assert all(np.isfinite(weight).all() for weight in weights(trained, "stop"))

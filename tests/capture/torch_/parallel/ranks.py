@@ -6,13 +6,14 @@ import atexit
 import faulthandler
 import os
 import runpy
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ import torch.distributed as dist
 from tests.paths import ROOT
 from tests.warm_python import TORCH
 
-__all__ = ["ROOT", "join", "rank_environment", "run_ranks", "start_ranks"]
+__all__ = ["ROOT", "join", "rank_environment", "run_ranks", "started_ranks"]
 
 # Seconds within which a rank ends, less than the ranks are waited for.
 _PATIENCE = 120.0
@@ -37,28 +38,12 @@ def rank_environment(rank: int, world: int = 2) -> dict[str, str]:
 
 
 @contextmanager
-def start_ranks(
-    module: str, *arguments: str | Path, world: int = 2
-) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start a test module once per rank; kill the remaining processes at the end."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    started = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=rank_environment(rank, world),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-    try:
-        yield started
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
+def started_ranks(module: str, *arguments: str | Path) -> Iterator[Future[CompletedProcess[str]]]:
+    """Start a module once for each of two ranks; yield their end, and kill those left then."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["-m", __name__, folder, "2", module, *map(str, arguments)]
+        with TORCH.running(words, ROOT, os.environ) as ended:
+            yield ended
 
 
 def run_ranks(module: str, *arguments: str | Path, world: int = 2) -> list[str]:
@@ -93,7 +78,7 @@ def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> s
     Returns:
         What to say of ranks that failed; None if all ended well.
     """
-    children = []
+    children = {}
     for rank in range(world):
         pid = os.fork()
         if not pid:
@@ -106,8 +91,13 @@ def fork_ranks(folder: Path, world: int, module: str, arguments: list[str]) -> s
             atexit._run_exitfuncs()
             # Not `return`: freeing what `_KEPT` holds could hang too.
             os._exit(0)
-        children.append(pid)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+        children[pid] = rank
+    ended: dict[int, int] = {}
+    # The first that ends is not left a zombie while others train on.
+    while len(ended) < world:
+        pid, status = os.wait()
+        ended[children[pid]] = os.waitstatus_to_exitcode(status)
+    codes = [ended[rank] for rank in range(world)]
     # One that a signal ended has said nothing.
     return f"exit codes of the ranks: {codes}" if any(codes) else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from safetensors.numpy import load_file
@@ -25,7 +27,8 @@ from tests.capture.torch_.parallel.ddp_training import (
     batch,
     plain_model,
 )
-from tests.capture.torch_.parallel.ranks import ROOT, rank_environment, run_ranks, start_ranks
+from tests.capture.torch_.parallel.ranks import ROOT, rank_environment, run_ranks, started_ranks
+from tests.waiting import until
 from vinedresser.capture import Hook, open_run
 from vinedresser.capture.run.environment import Environment
 from vinedresser.errors import ConfigError, SecondWriter
@@ -174,6 +177,7 @@ def test_readers_follow_all_ranks_in_the_same_order(trained: Path) -> None:
     assert seen == [(step, rank) for step in range(STEPS) for rank in RANKS]
 
 
+@pytest.mark.slow
 def test_under_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
@@ -211,22 +215,19 @@ def test_under_torchrun(tmp_path: Path) -> None:
 
 
 def test_a_killed_rank_is_reported_within_seconds(tmp_path: Path) -> None:
-    with start_ranks("tests.capture.torch_.parallel.ddp_training", tmp_path, "die") as (
-        survivor,
-        victim,
-    ):
-        for process in (survivor, victim):
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        victim.wait()
+    begun = [tmp_path / f"pid-{rank}" for rank in RANKS]
+    with started_ranks("tests.capture.torch_.parallel.ddp_training", tmp_path, "die") as ended:
+        until(lambda: all(path.exists() for path in begun) or ended.done(), "both ranks train")
+        survivor, victim = (int(path.read_text(encoding="utf-8")) for path in begun)
+        until(lambda: not psutil.pid_exists(victim), "rank 1 is dead")
         deadline = time.monotonic() + 5
         while "rank 1 is gone" not in (status := open_run(tmp_path / "run").status).reason:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         # The other rank is alive, so the run is.
         assert status.state == "running"
-        survivor.kill()
-        survivor.wait()
+        os.kill(survivor, signal.SIGKILL)
+        assert ended.result(60).stderr == "exit codes of the ranks: [-9, -9]\n"
         started = time.monotonic()
         steps = [(step.step, step.rank) for step in open_run(tmp_path / "run").follow()]
         assert time.monotonic() - started < 5

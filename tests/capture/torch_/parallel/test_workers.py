@@ -32,7 +32,8 @@ def watched(tmp_path: Path) -> tuple[Hook, nn.Sequential, nn.Module, torch.optim
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("start", "persistent"), [("fork", False), ("fork", True), ("spawn", True)]
+    ("start", "persistent"),
+    [("fork", False), ("fork", True), pytest.param("spawn", True, marks=pytest.mark.slow)],
 )
 def test_workers_that_run_the_watched_model(start: str, persistent: bool, tmp_path: Path) -> None:
     hook, model, loss, optimizer = watched(tmp_path)
