@@ -172,6 +172,20 @@ def test_steps_rule_out_some_causes() -> None:
         assert len(root_causes([outputs, finding("underfitting", 200)])) == count
 
 
+def test_labels_and_a_decay_that_leaves_no_weights() -> None:
+    """Only labels in which nothing was found are explained; other signs of them stand alone."""
+    sign = finding("corrupt_labels", 400, "warning")
+    nothing = replace(sign, statistic="loss")
+    for hopeless, labels, expected in (
+        (True, nothing, ["over_regularisation"]),
+        (True, sign, ["over_regularisation", "corrupt_labels"]),
+        (False, nothing, ["corrupt_labels"]),
+    ):
+        decay = replace(finding("over_regularisation", 600), evidence={"hopeless": hopeless})
+        roots = root_causes([labels, decay])
+        assert [root.finding.fault for root in roots] == expected
+
+
 def test_labels_that_are_named_because_nothing_else_was_found_are_a_symptom_of_outputs() -> None:
     outputs = finding("loss_output_mismatch", 0, "warning")
     for rule, count in (("underfitting", 1), ("corrupt_labels", 2)):
@@ -198,11 +212,15 @@ def test_every_fault_is_known_and_none_brings_about_itself() -> None:
     assert not brings_about("of a newer version", "not_learning")
 
 
-def test_causes_and_effects_form_no_circle_but_that_of_decay_and_vanishing_gradients() -> None:
+def test_causes_and_effects_form_no_circle_but_those_of_decay() -> None:
     # Decay shrinks weights until no gradient passes, and without a gradient it does; the earlier
-    # finding decides between them.
-    assert brings_about("vanishing_gradient", "over_regularisation")
-    both = {("vanishing_gradient", "over_regularisation")}
+    # finding decides between them. It also shrinks them where there is nothing to learn; only a
+    # decay that outweighs any gradient explains that nothing is.
+    both = {
+        ("vanishing_gradient", "over_regularisation"),
+        ("over_regularisation", "corrupt_labels"),
+    }
+    assert all(brings_about(*one) for one in both)
     effects = {
         cause: {one for one in FAULTS if brings_about(cause, one) and (cause, one) not in both}
         for cause in FAULTS

@@ -231,6 +231,24 @@ def test_unreachable_targets_are_reported_with_their_normalisation(tmp_path: Pat
     assert "targets - " in finding.remedy
 
 
+def test_targets_of_single_rows_are_reported_with_the_mean_of_all(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    records = []
+    for step in range(0, 2000, 5):
+        inputs = generator.normal(size=(1, 3))
+        targets = 2e4 + 8e3 * inputs.sum(1, keepdims=True)
+        tensors = {
+            "model_inputs/x": inputs,
+            "labels/MSELoss": targets,
+            "predictions/MSELoss": np.zeros((1, 1)),
+        }
+        records.append(step_record(step, scalars={"losses/MSELoss": 6e8}, tensors=tensors))
+    run = make_run(tmp_path / "run", records, total_steps=2000)
+    *_, finding = judge(run, [UnnormalisedTargets()])
+    assert finding.evidence["mean"] == pytest.approx(2e4, rel=0.1)
+    assert finding.evidence["std"] == pytest.approx(8e3 * 3**0.5, rel=0.2)
+
+
 @pytest.mark.thorough
 def test_targets_that_the_predictions_reach_soon_are_not_warned_of(tmp_path: Path) -> None:
     assert not of_targets(tmp_path, scaled_targets(1.5e5, 3.6e5), adam(1.0))

@@ -25,6 +25,7 @@ from vinedresser.rules.losses.class_numbers import order_of_classes
 from vinedresser.rules.losses.loss_output_mismatch import LossOutputMismatch
 from vinedresser.rules.registry import RULES
 from vinedresser.store.reading.reader import open_run
+from vinedresser.testing.runs import make_run, step_record
 
 
 @pytest.mark.thorough
@@ -154,6 +155,27 @@ def test_memorised_shuffled_labels_are_found(classes: int, tmp_path: Path) -> No
     assert f"chance level: {math.log(classes):.1f}" in finding.seen
     # Seven rows of a class tell simple models little.
     assert ("70 classes need more rows" in finding.cause) == (classes == 70)
+
+
+def test_memorised_labels_of_unknown_rows_may_be_too_few(tmp_path: Path) -> None:
+    """Large inputs are not captured, so that no simple model tells whether they tell anything."""
+    generator = np.random.default_rng(0)
+    records = []
+    for step in range(0, 400, 5):
+        labels = np.eye(5)[generator.integers(5, size=32)]
+        tensors = {"labels/batch": labels, "predictions/batch": 0.75 * labels + 0.05}
+        records.append(step_record(step, scalars={"losses/loss": 0.223}, tensors=tensors))
+        if step % 20 == 15:
+            records.append(step_record(step, mode="eval", scalars={"losses/loss": 1.7}))
+    run = make_run(
+        tmp_path / "run",
+        records,
+        framework="keras",
+        losses={"loss": {"type": "categorical_crossentropy", "settings": {}}},
+    )
+    (finding,) = judge(run, [CorruptLabels()])
+    assert (finding.statistic, finding.severity) == ("gain", "warning")
+    assert "or there are too few rows" in finding.cause
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from tests.rules.inside_trainings import captured, found
+from tests.rules.inside_trainings import captured, found, stack
 from tests.rules.trainings import Data, digits
 from vinedresser.capture.hook.hook import Hook
 from vinedresser.rules.base import capture_for
+from vinedresser.rules.causes.root_cause import root_causes
+from vinedresser.rules.data.corrupt_labels import CorruptLabels
 from vinedresser.rules.optimisation.over_regularisation import OverRegularisation
 from vinedresser.rules.signals.losses.penalty import Penalty
 from vinedresser.store.finding import Finding
@@ -129,6 +132,47 @@ def test_a_poor_training_with_another_cause_is_ignored(tmp_path: Path) -> None:
         tmp_path / "run", net(0.5), lambda model: torch.optim.SGD(model.parameters(), lr=1e-6)
     )
     assert slow == []
+
+
+def tiny_weights() -> nn.Module:
+    return stack([64, 64, 64, 64, 64, 10], nn.ReLU, lambda w: nn.init.uniform_(w, -0.05, 0.05))
+
+
+def usual_weights() -> nn.Module:
+    return stack([64, 64, 64, 64, 64, 10], nn.ReLU, nn.init.kaiming_normal_)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("optimizer", "before_step"), [(adam(0.0), penalise(0.01)), (adam(0.02), nothing)]
+)
+@pytest.mark.parametrize(
+    ("model", "causes"),
+    [
+        # Digits with their own labels are not learned with these either.
+        (tiny_weights, (["over_regularisation"], ["over_regularisation"])),
+        (usual_weights, ([], ["corrupt_labels"])),
+    ],
+)
+def test_labels_are_no_cause_of_a_penalty_that_outweighs_any(
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+    before_step: Callable[[nn.Module, int], None],
+    model: Callable[[], nn.Module],
+    causes: tuple[list[str], list[str]],
+    tmp_path: Path,
+) -> None:
+    rules, data = [CorruptLabels(), OverRegularisation()], digits()
+    rows = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(0))
+    for name, labels, cause in zip(("own", "other"), (data.y, data.y[rows]), causes, strict=True):
+        run = captured(
+            tmp_path / name,
+            rules,
+            model,
+            optimizer,
+            data=replace(data, y=labels),
+            before_step=before_step,
+        )
+        assert [root.finding.fault for root in root_causes(found(run, *rules))] == cause
 
 
 def keras_run(directory: Path, strength: float) -> Any:

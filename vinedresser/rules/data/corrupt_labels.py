@@ -21,7 +21,7 @@ from vinedresser.rules.signals.outcomes.learning_outcome import several_trained
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.outcomes.row_labels import RowLabels
 from vinedresser.rules.symptom import Symptom
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import HOPELESS, Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -154,8 +154,9 @@ class CorruptLabels(OnceRule):
 
     @classmethod
     def can_explain(cls, cause: Finding, finding: Finding) -> bool:  # noqa: ARG003 (of all)
-        """See `Rule.can_explain`: labels do not kill units before the first update."""
-        return finding.fault != "dying_relu" or finding.since > 0
+        """See `Rule.can_explain`: no labels kill units before the first update, or all weights."""
+        hopeless = finding.fault == "over_regularisation" and finding.evidence.get(HOPELESS)
+        return not hopeless and (finding.fault != "dying_relu" or finding.since > 0)
 
     def __init__(self, gain: float = 0.1, evaluations: int = 5) -> None:
         require_between(0, 1, gain=gain)
@@ -325,10 +326,13 @@ class CorruptLabels(OnceRule):
         )
 
     def _or_few_rows(self, loss: str) -> str:
-        """Return in words that simple models had few rows of each class; "" if they had enough."""
+        """Return in words that there may be too few rows; "" if simple models had enough."""
         rows, series = self.outcome.baseline.fitted_rows(loss), self.outcome.fit.of("train")[loss]
+        if rows is None:
+            # Such as large images: any labels of few rows with many numbers can be memorised.
+            return ", or there are too few rows to learn more than their labels"
         classes = int((series.counts > 0).sum()) if series.task == "classes" else 0
-        if rows is None or len(rows[0]) >= _PER_CLASS * classes:
+        if len(rows[0]) >= _PER_CLASS * classes:
             return ""
         return f", or {classes} classes need more rows"
 

@@ -12,6 +12,7 @@ from vinedresser.rules.bounds import require_above
 from vinedresser.rules.data.scale_rule import ScaleRule
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.outcomes.fit import Fit
+from vinedresser.rules.signals.outcomes.guessing import Guessing
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.symptom import Symptom
 from vinedresser.store.reading.step import Step
@@ -55,6 +56,7 @@ class UnnormalisedTargets(ScaleRule):
         self.size = size
         self.batches = Batches()
         self.fit = Fit()
+        self.guessing = Guessing()
         # Ratio of the size of the predictions to that of the targets at the first check.
         self._first: float | None = None
 
@@ -65,7 +67,8 @@ class UnnormalisedTargets(ScaleRule):
     def detect(self, step: Step) -> Symptom | None:  # noqa: ARG002 (the signal has read it)
         """See `SymptomRule.detect`."""
         for compared in self._regressions():
-            labels = np.asarray(compared.labels, np.float64).reshape(len(compared.labels), -1)
+            targets = np.asarray(self.guessing.targets(compared), np.float64)
+            labels = targets.reshape(len(targets), -1)
             sizes = np.sqrt(np.mean(labels**2, axis=0))
             most = int(sizes.argmax()) if len(sizes) else 0
             if not len(sizes) or not np.isfinite(sizes).all():

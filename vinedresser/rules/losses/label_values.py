@@ -168,8 +168,8 @@ def advice_for_one_unit(labels: ArrayLike) -> str:
     if not _like_classes(values):
         return f"the targets are quantities: use {_QUANTITIES}"
     return (
-        f"if the labels are classes, use {values.max() + 1:g} outputs with softmax and a "
-        f"categorical cross-entropy; if they are quantities, {_QUANTITIES}"
+        f"if the labels are classes, use one output for each (at least {values.max() + 1:g}) with "
+        f"softmax and a categorical cross-entropy; if they are quantities, {_QUANTITIES}"
     )
 
 
@@ -286,8 +286,9 @@ def _not_binary(labels: NDArray[np.float64]) -> Mismatch | None:
         cause = "the labels were scaled, as the inputs are: the model learns to predict almost 0"
         remedy = "do not scale the labels: use 0 and 1"
     elif classes:
-        cause = f"one unit separates two classes, but there are {highest + 1:g}"
-        remedy = f"use {highest + 1:g} units with softmax and a categorical cross-entropy"
+        # A rare class may be in none of the batches so far.
+        cause = f"one unit separates two classes, but there are at least {highest + 1:g}"
+        remedy = "use one unit for each class, softmax and a categorical cross-entropy"
     elif set(values) == {-1.0, 1.0}:
         cause = "labels are -1 and 1, but the loss takes 0 and 1: it decreases without bound"
         remedy = "use (labels + 1) / 2, or a hinge loss"

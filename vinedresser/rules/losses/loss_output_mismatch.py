@@ -230,6 +230,7 @@ class LossOutputMismatch(OnceRule):
         given = Given(
             identity,
             compared,
+            self.outcome.guessing.targets(compared),
             form._replace(ones=self._ones),
             activation,
             compared.loss in self._broadcasting,

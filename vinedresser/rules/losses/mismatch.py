@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,7 @@ class Given(NamedTuple):
     Attributes:
         identity: identity of the loss.
         compared: labels and predictions that it compared.
+        targets: its labels, of a batch of one row those of the first batches (`Guessing.targets`).
         form: properties of the predictions.
         activation: last activation of the model; "" if none or unknown.
         broadcasts: whether the loss broadcasts its arguments against each other.
@@ -101,6 +102,7 @@ class Given(NamedTuple):
 
     identity: LossIdentity
     compared: Compared
+    targets: NDArray[Any]
     form: OutputForm
     activation: str
     broadcasts: bool

@@ -341,9 +341,11 @@ def _targets_out_of_reach(given: Given) -> Mismatch | None:
     """Return the mismatch of a bounded last activation for targets beyond its range."""
     if given.identity.loss not in REGRESSION:
         return None
-    labels = np.asarray(given.compared.labels, np.float64)
+    labels = np.asarray(given.targets, np.float64)
     limits, known = _limits(given)
     if limits is None or labels.size < 2 or not np.isfinite(labels).all():
+        return None
+    if len(given.compared.labels) == 1 and len(labels) < _FEWEST_ROWS:
         return None
     spread = float(((labels - labels.mean(0)) ** 2).sum())
     if not spread:

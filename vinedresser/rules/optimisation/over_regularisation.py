@@ -20,6 +20,7 @@ from vinedresser.rules.signals.parameters.learning_rate import LearningRateSigna
 from vinedresser.rules.signals.parameters.weight_decay import direct_decay, greatest_decay
 from vinedresser.rules.signals.parameters.weight_scale import weight_scales
 from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.store.finding import HOPELESS, Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -40,6 +41,12 @@ _GROWN = 2.0
 _EACH_STEP, _HALVED = 0.1, 0.5
 # Weight decay that is not strong by itself: the default of AdamW.
 _USUAL_DECAY = 0.01
+# Ratio of a decay to the gradient of the rows from which weights vanish whatever the rows are. The
+# gradient of a squared penalty is a multiple of the weights: it is all there is if the multiple
+# stays the same, within a tolerance, until at least half of the weights have this share of their
+# first norm.
+_PULL = 2.0
+_SAME, _SMALLER = 0.1, 0.8
 
 
 class OverRegularisation(SymptomRule):
@@ -51,7 +58,9 @@ class OverRegularisation(SymptomRule):
     reported loss is not the loss of the rows (`Penalty`), or when a layer drops ``dropout`` or
     more, at ``patience`` consecutive checks, in a training that learns less than it should. Warns
     before the outcome is known if hardly any units are left, if the decay of the optimizer leaves
-    hardly any weights, or if it removes a tenth of them at each step and has halved them. Weights
+    hardly any weights, or if it removes a tenth of them at each step and has halved them; also if a
+    penalty does that whose gradient outweighs that of the rows at the first check: it explains why
+    nothing is learned, whatever the labels are. Weights
     of a healthy training grow or keep their size: with AdamW's default decay of 0.01 at a learning
     rate of 0.001, 1,000 steps without any gradient leave 0.99 of them. If a usual decay (0.01 at
     most) shrinks them because the gradient is clipped at a norm below that of the decay, the clip
@@ -67,12 +76,18 @@ class OverRegularisation(SymptomRule):
     """
 
     fault = "over_regularisation"
-    consequences = ("outcome", "no_signal", "dying_relu", "vanishing_gradient")
+    consequences = ("outcome", "no_signal", "dying_relu", "vanishing_gradient", "corrupt_labels")
     position = 230
     inapplicable = Reasons(
         xgboost="what regularises too much leaves trees empty: empty_trees says so"
     )
     early_patience = 2
+
+    @classmethod
+    def can_explain(cls, cause: Finding, finding: Finding) -> bool:
+        """See `Rule.can_explain`: labels seem unrelated where weights vanish whatever they are."""
+        nothing = finding.statistic == "loss" and cause.evidence.get(HOPELESS) is True
+        return finding.fault != "corrupt_labels" or nothing
 
     def __init__(
         self,
@@ -102,6 +117,10 @@ class OverRegularisation(SymptomRule):
         self._norms: dict[str, float] = {}
         # The largest median of the weights' sizes relative to the first.
         self._peak = 0.0
+        # Gradients relative to their weights at the first check, and whether decay or penalty
+        # outweighs those of the rows.
+        self._multiples: dict[str, float] = {}
+        self._outweighs: bool | None = None
 
     def begin(self, info: RunRecord) -> None:
         """Read the regularisation settings."""
@@ -118,7 +137,7 @@ class OverRegularisation(SymptomRule):
         if symptom.statistic == "decay":
             return outcome.verdict().kind != "good"
         # Without a known decay, weights of zero may be what the targets ask for.
-        if self._decay == 0:
+        if self._decay == 0 and not self._outweighs:
             return False
         gone = symptom.value < _NO_WEIGHTS and symptom.evidence.get("scale", 1.0) < _NO_WEIGHTS
         # Behind a normalisation the size of the weights does not matter.
@@ -129,6 +148,8 @@ class OverRegularisation(SymptomRule):
         """See `SymptomRule.detect`."""
         self._gradients.add(step)
         decays = self._decays(step)
+        if self._outweighs is None:
+            self._outweighs = self._outweighing(step)
         return self._shrinks(step) or decays or self._penalised() or self._drops_out()
 
     def _decays(self, step: Step) -> Symptom | None:
@@ -157,6 +178,27 @@ class OverRegularisation(SymptomRule):
             correction=self._corrected_decay(),
         )
 
+    def _outweighing(self, step: Step) -> bool | None:
+        """Return whether decay or penalty outweighs the gradient of the rows; None if unknown."""
+        gradients, norms = (step.reduction_of(one, "l2") for one in ("gradients", "weights"))
+        multiples = {
+            name: gradient / norm
+            for name, norm in norms.items()
+            if norm > 0 and (gradient := gradients.get(name.replace("weights", "gradients", 1)))
+        }
+        if not self._multiples:
+            self._multiples = multiples
+            known = multiples and self._decay > 0 == self._direct
+            return self._decay > _PULL * statistics.median(multiples.values()) if known else None
+        shrunk = [name for name in multiples if norms[name] < _SMALLER * self._norms[name]]
+        if 2 * len(shrunk) < len(self._multiples):
+            return None
+        first = self._multiples
+        same = [
+            abs(multiples[one] - first.get(one, 0.0)) < _SAME * multiples[one] for one in shrunk
+        ]
+        return 2 * sum(same) >= len(first)
+
     def _shrinks(self, step: Step) -> Symptom | None:
         scales = weight_scales(step, self._modules)
         shares = {}
@@ -173,6 +215,7 @@ class OverRegularisation(SymptomRule):
             return None
         smallest = min(shares, key=shares.__getitem__)
         known = self._decay > 0
+        since = ", whose gradient it outweighed from the first step on" if self._outweighs else ""
         symptom = Symptom(
             tensor=smallest,
             statistic="std",
@@ -181,12 +224,10 @@ class OverRegularisation(SymptomRule):
             confidence=0.9 if known else 0.7,
             seen=f"the weights have shrunk to {share:.2g} of their initial size (median of "
             f"{len(shares)} tensors)",
-            cause=f"a weight decay of {self._decay:g} pulls the weights to zero faster than the "
-            "data can counteract"
-            if known
-            else "a weight penalty pulls the weights to zero faster than the data can counteract",
+            cause=f"a weight {f'decay of {self._decay:g}' if known else 'penalty'} pulls the "
+            f"weights to zero faster than the data can counteract{since}",
             remedy=self._less_decay(),
-            evidence={"shares": shares, "scale": scale},
+            evidence={"shares": shares, "scale": scale, HOPELESS: bool(self._outweighs)},
             correction=self._corrected_decay(),
         )
         return self._clipped(symptom) or symptom

@@ -111,6 +111,7 @@ def test_labels_that_are_no_shares_of_classes(labels: Labels, kind: str | None) 
         Given(
             LossIdentity("cross_entropy", "probabilities", "mean", by_name=True),
             Compared("loss", given, predictions),
+            given,
             form,
             activation="softmax",
             broadcasts=False,
@@ -129,7 +130,7 @@ def test_labels_that_are_no_shares_of_classes(labels: Labels, kind: str | None) 
     [
         ([0, 1, 1, 0], "sigmoid and a binary cross-entropy"),
         ([-1, 1, 1, -1], "(labels + 1) / 2"),
-        ([0, 2, 1, 0, 2, 1, 1, 0], "use 3 outputs with softmax"),
+        ([0, 2, 1, 0, 2, 1, 1, 0], "one output for each (at least 3) with softmax"),
         ([25, 346, 71, 202, 118, 90], "without an activation and MSELoss"),
         ([0.5, 1.25, 3.75], "without an activation and MSELoss"),
         ([-3, 4, -3, 4, 4, 4], "without an activation and MSELoss"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,18 @@ class Guessing(BatchSignal):
             return float(np.mean([_entropy(np.array([share, 1 - share])) for share in shares]))
         return _entropy(shares)
 
+    def targets(self, compared: Compared) -> NDArray[Any]:
+        """Return the labels of a batch, or of a batch of one row those of the first such batches.
+
+        Args:
+            compared: labels of any dtype; numbers are kept if they are floating-point.
+
+        Returns:
+            Labels [rows, ...] of any dtype, or float64 [rows, outputs].
+        """
+        pooled = len(compared.labels) == 1 and self._first.get(compared.loss)
+        return self._of_first(compared.loss) if pooled else compared.labels
+
     def deviation(self, name: str) -> float:
         """Return the standard deviation of the loss of guessing over rows; 0 if unknown.
 
@@ -107,12 +120,12 @@ class Guessing(BatchSignal):
 
     def _of_constant(self, loss: str, name: str) -> float | None:
         """Return the loss of the better of two constants, the median and the mean."""
-        first = self._first.get(name)
-        if not first:
-            return None
-        return _least(
-            loss, np.concatenate([one for one in first if one.shape[1] == first[0].shape[1]])
-        )
+        return _least(loss, self._of_first(name)) if self._first.get(name) else None
+
+    def _of_first(self, name: str) -> NDArray[np.float64]:
+        """Return the first targets of a loss, of as many outputs as the first, [rows, outputs]."""
+        first = self._first[name]
+        return np.concatenate([one for one in first if one.shape[1] == first[0].shape[1]])
 
 
 def loss_of_constants(identity: LossIdentity, compared: Compared) -> float | None:
