@@ -112,8 +112,8 @@ class StepOutlier(OnceRule):
             seen=f"{len(steps)} of {_BLOCK * len(self._blocks)} steps take "
             f"{np.median(seconds):.3g} s instead of {usual:.3g} s ({when}), which costs "
             f"{share:.0%} of the time",
-            cause=f"the loop does extra work every {period} steps: a checkpoint, logging, the end "
-            "of an epoch"
+            cause=f"extra work every {period} steps: a checkpoint, logging, the end of an epoch, "
+            "or the capture of tensors, which costs more on a busy machine"
             if period
             else "the machine is shared, or data arrives in bursts",
             remedy=f"check what the loop does every {period} steps; do it less often or in "
