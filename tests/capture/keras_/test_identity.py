@@ -19,16 +19,8 @@ _ALL = ZOO | ZOO_TENSORFLOW
 _EXACT = [name for name in _ALL if name not in ("brain", "jit")]
 # Each training is traced several times, which takes seconds.
 _QUICK = ("cnn",)
-_THOROUGH = (
-    "late",
-    "several",
-    "function",
-    "unreported",
-    "attention",
-    "accumulated",
-    "half",
-    "fused",
-)
+# Of most others, tests/capture/keras_/test_torch.py has the claim on another backend.
+_THOROUGH = ("late", "function", "attention", "fused")
 
 
 def _marks(training: str) -> list[pytest.MarkDecorator]:

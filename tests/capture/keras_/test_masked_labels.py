@@ -43,7 +43,13 @@ def fitted(path: Path | None, labels: NDArray[Any], *, masked: bool) -> list[NDA
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("dtype", "masked"), [("int64", True), ("int64", False), ("uint8", True), ("float32", True)]
+    ("dtype", "masked"),
+    [
+        ("int64", True),
+        ("int64", False),
+        pytest.param("uint8", True, marks=pytest.mark.slow),
+        ("float32", True),
+    ],
 )
 def test_masked_labels(dtype: str, masked: bool, tmp_path: Path) -> None:
     labels = (WORDS % 3).astype(dtype)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import vinedresser
 from tests.capture.live.live_training import listens
 from tests.cli import command_line
 from tests.waiting import until
+from tests.warm_python import TORCH
 
 pytestmark = pytest.mark.thorough
 
@@ -43,9 +43,9 @@ def test_a_training_on_s3_is_asked_saved_and_steered(s3: str, tmp_path: Path) ->
     run = f"{s3}/asked"
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    training = subprocess.Popen([sys.executable, str(script), run])
-    try:
-        until(lambda: listens(run), "the agent listens", 120)  # type: ignore[arg-type]
+    with TORCH.running([str(script), run], tmp_path, os.environ) as training:
+        until(lambda: training.done() or listens(run), "the agent listens")  # type: ignore[arg-type]
+        assert not training.done(), training.result().stderr
         query = ("norm(gradients) by layer", "--every", "5 steps", "--limit", "3")
         asked = command("ask", run, *query, "--json", "--save", "norms").splitlines()
         answers = [json.loads(line) for line in asked]
@@ -54,10 +54,7 @@ def test_a_training_on_s3_is_asked_saved_and_steered(s3: str, tmp_path: Path) ->
         [lr] = command("ask", run, "lr", "--limit", "1", "--json").splitlines()
         assert json.loads(lr)["value"] == 0.5
         command("stop", run)
-        training.wait(120)
-    finally:
-        training.kill()
-        training.wait()
+        training.result(120)
     # A relay uploads the rest.
     stored = [one.value for one in vinedresser.streams(run)["norms"]]
     assert stored == [answer["value"] for answer in answers]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import httpx
@@ -20,6 +19,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from tests.capture.lightning_.trainings import Classifier, loader, trainer
 from tests.capture.live.live_training import Client
+from tests.capture.torch_.parallel.ranks import started_ranks
 from tests.capture.xgboost_.trainings import PROBLEMS
 from tests.paths import ROOT
 from tests.waiting import until
@@ -94,42 +94,15 @@ def test_boosted_trees(tmp_path: Path, framework: str) -> None:
     assert unknown[0].error.startswith("gradients: no such name; the training offers ")
 
 
-_RANKS = """
-    import os, sys, time
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-    from vinedresser.capture import Hook
-
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Linear(4, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loss = torch.nn.MSELoss()
-    rank = dist.get_rank()
-    hook = Hook(sys.argv[1], live=True).watch(model, loss=loss, optimizer=optimizer)
-    x = torch.full((8, 4), 1.0 + rank)
-    over = torch.zeros(1)
-    while not over:
-        optimizer.zero_grad()
-        loss(model(x), torch.zeros(8, 1)).backward()
-        optimizer.step()
-        over.fill_(os.path.exists(sys.argv[2]))
-        dist.all_reduce(over)
-        time.sleep(0.005)
-    hook.close()
-    dist.destroy_process_group()
-"""
-
-
 @pytest.mark.thorough
 def test_two_ranks(tmp_path: Path) -> None:
     path, over = tmp_path / "run", tmp_path / "over"
-    (tmp_path / "train.py").write_text(dedent(_RANKS), encoding="utf-8")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    training = subprocess.Popen([*torchrun, str(tmp_path / "train.py"), str(path), str(over)])
-    try:
-        until(lambda: all(_listens(path, rank) for rank in (0, 1)), "the agents of both ranks")
+    with started_ranks("tests.capture.live.rank_training", path, over) as ended:
+        until(
+            lambda: ended.done() or all(_listens(path, rank) for rank in (0, 1)),
+            "the agents of both ranks",
+        )
+        assert not ended.done(), ended.result().stderr
         inputs: dict[int, float] = {}
         with closing(ask(path, "mean(inputs)", live=True)) as answers:
             for answer in answers:
@@ -142,10 +115,8 @@ def test_two_ranks(tmp_path: Path) -> None:
             for query, value in (("mean(inputs)", "1.0"), ("rank 1: mean(inputs)", "2.0")):
                 until(partial(_shows, client, query, value), f"{value} for {query} in the page")
         over.touch()
-        assert training.wait(60) == 0
-    finally:
-        training.kill()
-        training.wait()
+        done = ended.result(60)
+        assert done.returncode == 0, done.stderr
 
 
 def _shows(client: httpx.Client, query: str, value: str) -> bool:

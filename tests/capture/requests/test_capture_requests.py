@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import vinedresser
+from tests.warm_python import TORCH
 from vinedresser.capture import Collection, Hook, SaveConfig, open_run
 from vinedresser.capture.config.capture_config import CaptureConfig
 from vinedresser.capture.requests.requesting import await_change, request_capture
@@ -37,7 +38,7 @@ from vinedresser.testing.runs import make_run, step_record
 pytestmark = pytest.mark.thorough
 
 TRAINING = """
-import sys, time, torch
+import os, sys, time, torch
 from vinedresser.capture import Hook
 
 torch.manual_seed(0)
@@ -45,7 +46,7 @@ model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Lin
 model.add_module("a_layer_whose_name_is_longer_than_that_of_others", torch.nn.Identity())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 hook = Hook(sys.argv[1]).watch(model, optimizer=optimizer)
-while True:
+while not os.path.exists(sys.argv[1] + ".over"):
     optimizer.zero_grad()
     model(torch.ones(2, 4)).square().mean().backward()
     optimizer.step()
@@ -53,18 +54,16 @@ while True:
 """
 
 
-@pytest.fixture
-def training(tmp_path: Path) -> Iterator[Path]:
-    """Run directory of a training that lasts until the end of the test."""
-    script = tmp_path / "train.py"
-    script.write_text(TRAINING)
-    process = subprocess.Popen([sys.executable, str(script), str(tmp_path / "run")])
-    try:
-        await_that((tmp_path / "run/heartbeat/0.json").exists)
-        yield tmp_path / "run"
-    finally:
-        process.kill()
-        process.wait()
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Run directory of a training that lasts until the end of these tests."""
+    run = tmp_path_factory.mktemp("requests") / "run"
+    with TORCH.running(["-c", TRAINING, str(run)], run.parent, os.environ) as ended:
+        await_that(lambda: ended.done() or (run / "heartbeat/0.json").exists())
+        assert not ended.done(), ended.result().stderr
+        yield run
+        Path(f"{run}.over").touch()
+        assert ended.result(60).returncode == 0
 
 
 def await_that(condition: Callable[[], bool]) -> None:
@@ -107,7 +106,7 @@ def test_a_custom_collection_is_known_to_readers(training: Path) -> None:
     change = await_change(LocalStorage(training), number, 60)
     assert change is not None
     assert change.refused == ""
-    await_that(lambda: open_run(training).tensor_names() == ["outputs/0"])
+    await_that(lambda: open_run(training).tensor_names(regex="^outputs/") == ["outputs/0"])
     assert open_run(training).tensor_names(collection="first") == ["outputs/0"]
 
 
