@@ -111,7 +111,7 @@ def test_rows_with_noise_of_many_strengths_have_no_other_size() -> None:
             {"inputs/Denoiser": rng.normal(size=(64, 9)) * np.exp(rng.normal(size=(64, 1)))}
         )
         sizes.evaluate({"inputs/Denoiser": rng.normal(size=(64, 9)) * 8.0})
-    assert sizes.found() is None
+    assert sizes.symptom() is None
 
 
 @pytest.mark.thorough

@@ -12,9 +12,6 @@ from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-# Standard errors by which the model is behind the simple models.
-_SURE = 2.0
-
 
 class MissingActivation(SymptomRule):
     """No activation is between the layers of a model, which is therefore linear.
@@ -79,6 +76,4 @@ class MissingActivation(SymptomRule):
             for loss, series in outcome.fit.of("train").items()
         ]
         known = [(gain, wanted) for gain, wanted in pairs if gain and wanted is not None]
-        return bool(known) and all(
-            gain.value + _SURE * gain.error < wanted for gain, wanted in known
-        )
+        return bool(known) and all(gain.most < wanted for gain, wanted in known)

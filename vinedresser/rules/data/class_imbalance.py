@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above, require_at_least, require_between
 from vinedresser.rules.signals.losses.compared import Batches, Compared
-from vinedresser.rules.signals.outcomes.fit import Fit
+from vinedresser.rules.signals.outcomes.fit import Fit, error_of_share
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.store.finding import CAUGHT_UP, MISSED, Finding
 from vinedresser.store.reading.step import Step
@@ -232,9 +232,8 @@ class ClassImbalance(OnceRule):
                 continue
             recent = list(self._matrices[loss])[len(self._matrices[loss]) // 2 :]
             wrong, rows = _missed_of(np.sum(recent, axis=0), lost)
-            share = wrong / max(rows, 1)
-            error = math.sqrt(max(share * (1 - share), 1 / max(rows, 1)) / max(rows, 1))
-            if excess > self.imbalance and rows >= _ROWS and share - _SURE * error > _MISSED:
+            if excess > self.imbalance and rows >= _ROWS and _at_least(wrong, rows) > _MISSED:
+                share = wrong / rows
                 return self.found(
                     step,
                     since=0,
@@ -270,11 +269,10 @@ class ClassImbalance(OnceRule):
             return False
         # One row more, as if the next one were of these classes.
         trained = (int(counts[rare].sum()) + 1) / (int(counts.sum()) + 1)
-        wrong = 1 - int(right[rare].sum()) / some
-        error = math.sqrt(max(wrong * (1 - wrong), 1 / some) / some)
+        wrong = some - int(right[rare].sum())
         return bool(
             some > self.imbalance * trained * total
-            and wrong - _SURE * error > _MISSED
+            and _at_least(wrong, some) > _MISSED
             and right[~rare].sum() > _OTHERS_RIGHT * rows[~rare].sum()
         )
 
@@ -364,10 +362,9 @@ class ClassImbalance(OnceRule):
                 if self._reports[one] >= _MOST_REPORTS:
                     continue
                 wrong, rows = _missed_of(matrix, one)
-                share = wrong / max(rows, 1)
-                error = math.sqrt(max(share * (1 - share), 1 / max(rows, 1)) / max(rows, 1))
-                if rows >= _ROWS and share + _SURE * error < self.misprediction / 2:
-                    shares[one] = share
+                # The share of right ones is certainly above the rest.
+                if rows >= _ROWS and _at_least(rows - wrong, rows) > 1 - self.misprediction / 2:
+                    shares[one] = wrong / rows
             if shares:
                 behind.difference_update(shares)
                 self._recovered.setdefault(loss, set()).update(shares)
@@ -419,11 +416,11 @@ class ClassImbalance(OnceRule):
         rows = before[1] + after[1]
         if rows < _ROWS or not before[1] or not after[1]:
             return False
-        share = (before[0] + after[0]) / rows
-        error = math.sqrt(max(share * (1 - share), 1 / rows) / rows)
+        wrong = before[0] + after[0]
+        error = error_of_share(wrong / rows, rows)
         fall = before[0] / before[1] - after[0] / after[1]
         falls = fall > _SURE * error * math.sqrt(rows / before[1] + rows / after[1])
-        return share - _SURE * error > self.misprediction and not falls
+        return _at_least(wrong, rows) > self.misprediction and not falls
 
     def _report(
         self,
@@ -480,6 +477,12 @@ def _recent(matrices: list[NDArray[np.int64]], number: int) -> list[NDArray[np.i
     """
     rows = np.cumsum([matrix[number].sum() for matrix in reversed(matrices)])
     return matrices[-1 - int(np.searchsorted(rows, 2 * _ROWS)) :]
+
+
+def _at_least(some: int, rows: int) -> float:
+    """Return the share of some rows among others, less two standard errors."""
+    share = some / rows
+    return share - _SURE * error_of_share(share, rows)
 
 
 def _missed_of(matrix: NDArray[np.int64], number: int) -> tuple[int, int]:

@@ -11,10 +11,9 @@ from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_between
 from vinedresser.rules.data.only_number import OnlyNumber
 from vinedresser.rules.data.output_positions import OutputPositions
-from vinedresser.rules.data.repeated_rows import RepeatedRows, Repetition
-from vinedresser.rules.data.row_sizes import OtherSize, RowSizes
+from vinedresser.rules.data.repeated_rows import RepeatedRows
+from vinedresser.rules.data.row_sizes import RowSizes
 from vinedresser.rules.signals.losses.compared import Batches
-from vinedresser.rules.signals.outcomes.fit import Gain
 from vinedresser.rules.signals.outcomes.learning_outcome import several_trained
 from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.rows import RowPositions, row_digests
@@ -41,7 +40,6 @@ _LEARNED = 0.5
 _SPARSE = 0.25
 # Gain on training rows known by heart, and on others of which nothing is known.
 _BY_HEART, _NOTHING = 0.8, 0.3
-_SURE = 2.0
 # Share of the inputs of an embedding that have decimals.
 _DECIMALS = 0.5
 
@@ -121,7 +119,9 @@ class CorruptInputs(OnceRule):
         self._batch_count = self._rows = 0
         self._alike = True
         self._number = OnlyNumber()
-        self._last: tuple[Step, str] | None = None
+        self._last: Step | None = None
+        # Full name of the first input.
+        self._name = ""
 
     def begin(self, info: RunRecord) -> None:
         """Read whether the inputs are those of an embedding of Keras."""
@@ -140,25 +140,28 @@ class CorruptInputs(OnceRule):
         if step.mode == "eval":
             self._repeated.evaluate(self.batches.inputs)
             self._sizes.evaluate(self.batches.inputs)
-            return self._of_repetition() or self._of_size()
+            return self._reported(self._of_repetition() or self._of_size())
         values = _flat(self.batches.inputs)
         if values is None:
             return None
         self._repeated.train(self.batches.inputs, self.batches.paired)
         self._sizes.train(self.batches.inputs)
-        self._last = (step, next(iter(self.batches.inputs)))
+        self._last = step
+        self._name = next(iter(self.batches.inputs))
         self._take(values)
         self._number.add(self.batches.inputs)
         self._outputs.add(values, self.batches.paired)
-        if found := self._of_decimals() or self._equal_rows() or self._of_outputs():
-            return found
-        if step.step < max(_PATIENCE, _SHARE * (self.expected_steps or 0)):
-            return None
-        return self._finding()
+        late = step.step >= max(_PATIENCE, _SHARE * (self.expected_steps or 0))
+        return (
+            self._reported(self._of_decimals())
+            or self._counted(self._nothing() if self._alike else None)
+            or self._reported(self._of_outputs())
+            or (self._of_little_learned() if late else None)
+        )
 
     def at_end(self) -> Finding | None:
         """Return the finding at the end of the run."""
-        return None if self._last is None else self._finding() or self._of_size()
+        return self._of_little_learned() or self._reported(self._of_size())
 
     def _take(self, values: NDArray[np.float64]) -> None:
         """Add a batch of inputs.
@@ -203,101 +206,103 @@ class CorruptInputs(OnceRule):
             for target in targets
         )
 
-    def _finding(self) -> Finding | None:
-        if (
-            self._batch_count < _BATCHES
-            or self._rows < _ROWS
-            or self._last is None
-            or self._learns()
-        ):
+    def _of_little_learned(self) -> Finding | None:
+        """Return the finding that counts in a training that does not succeed anyway."""
+        if self._learns():
             return None
-        step, name = self._last
-        wrong = (
-            self._nothing(name)
-            or self._constant(name)
-            or (self._number.symptom(name, self._rows) if self._learned_nothing() else None)
-            or self._mixed(name)
+        symptom = (
+            self._nothing()
+            or self._constant()
+            or (self._number.symptom(self._name, self._rows) if self._learned_nothing() else None)
+            or self._mixed()
         )
-        if wrong is None:
-            return None
-        reason = self.outcome.verdict().reason
-        arguments = wrong.reported(reason, looks=self._batch_count, rows=self._rows)
-        return self.found(step, since=0, **arguments)
+        return self._counted(symptom, self.outcome.verdict().reason) if symptom else None
 
-    def _of_decimals(self) -> Finding | None:
-        """Return the finding of numbers that an embedding takes for indices."""
-        if not self._embeds or len(self.batches.inputs) != 1 or self._last is None:
+    def _counted(self, symptom: Symptom | None, reason: str = "") -> Finding | None:
+        """Return the finding of a symptom in enough batches and rows; None without one."""
+        if self._batch_count < _BATCHES or self._rows < _ROWS:
             return None
-        step, name = self._last
-        values = np.asarray(self.batches.inputs[name], np.float64)
-        share = float((values != np.trunc(values)).mean())
+        return self._reported(symptom, reason, looks=self._batch_count, rows=self._rows)
+
+    def _reported(
+        self, symptom: Symptom | None, reason: str = "", **evidence: int
+    ) -> Finding | None:
+        """Return the finding of a symptom at the last train step; None without one."""
+        if symptom is None or self._last is None:
+            return None
+        return self.found(self._last, since=0, **symptom.reported(reason, **evidence))
+
+    def _of_decimals(self) -> Symptom | None:
+        """Return the symptom of numbers that an embedding takes for indices."""
+        if not self._embeds or len(self.batches.inputs) != 1:
+            return None
+        values = np.asarray(self.batches.inputs[self._name], np.float64)
+        whole = np.trunc(values)
+        share = float((values != whole).mean())
         if not share > _DECIMALS:
             return None
-        arguments = _cut_off(name, values, share).reported("")
-        return self.found(step, since=0, **arguments)
+        return Symptom(
+            self._name,
+            "share",
+            share,
+            _DECIMALS,
+            0.95,
+            f"{share:.0%} of the inputs of an Embedding have decimals, which it cuts off: that "
+            f"leaves {np.unique(whole).size} of {np.unique(values).size} different numbers",
+            "the inputs are quantities, or were scaled, but an Embedding takes them for indices",
+            "use a dense layer instead of the Embedding for quantities; do not scale or normalise "
+            "indices",
+        )
 
-    def _equal_rows(self) -> Finding | None:
-        """Return the finding of rows that are equal though their labels differ: it is certain."""
-        if not self._alike or self._batch_count < _BATCHES or self._rows < _ROWS:
-            return None
-        assert self._last is not None, "there was a batch"
-        step, name = self._last
-        wrong = self._nothing(name)
-        assert wrong is not None, "all rows are alike"
-        arguments = wrong.reported("", looks=self._batch_count, rows=self._rows)
-        return self.found(step, since=0, **arguments)
-
-    def _of_outputs(self) -> Finding | None:
-        """Return the finding of outputs that belong to positions in the batch, not to rows."""
+    def _of_outputs(self) -> Symptom | None:
+        """Return the symptom of outputs that belong to positions in the batch, not to rows."""
         part = self._outputs.explained()
-        if part <= self.order or self._last is None:
+        if part <= self.order:
             return None
-        step, _ = self._last
-        name = self.batches.tensor("predictions", self.batches.paired[0].loss)
-        arguments = _by_position(name, part, self.order).reported("")
-        return self.found(step, since=0, **arguments)
+        return Symptom(
+            self.batches.tensor("predictions", self.batches.paired[0].loss),
+            "order",
+            part,
+            self.order,
+            0.9,
+            f"the position of a row in its batch explains {part:.0%} of the variance of an output, "
+            "but nothing of the inputs and labels",
+            "an operation of the model works along the batch axis (a mean, softmax or reshape over "
+            "the wrong axis, or batch_first): rows are mixed, and the output of a row is not its "
+            "own",
+            "check the axes of means, softmaxes, reshapes and recurrent layers; the output of a "
+            "row must not depend on the other rows of its batch",
+        )
 
-    def _of_repetition(self) -> Finding | None:
-        """Return the finding of a few rows that are repeated."""
-        found = self._repeated.found()
-        if found is None or self._last is None or not (found.copied or self._only_by_heart()):
-            return None
-        step, name = self._last
-        arguments = _repeats(name, found).reported("")
-        return self.found(step, since=0, **arguments)
+    def _of_repetition(self) -> Symptom | None:
+        """Return the symptom of a few rows that are repeated, and copied or known by heart."""
+        found = self._repeated.symptom(self._name)
+        by_heart = found is not None and (found.fault is None or self._only_by_heart())
+        return found if by_heart else None
 
-    def _of_size(self) -> Finding | None:
-        """Return the finding of evaluated rows that have another size than all training rows."""
-        found = None if self._several else self._sizes.found()
-        if found is None or self._last is None:
-            return None
-        gains = self._gains("eval")
-        if gains and max(gain.value + _SURE * gain.error for gain in gains) > _LEARNED:
-            return None
-        return self.found(self._last[0], since=0, **_of_other_size(found).reported(""))
-
-    def _gains(self, mode: str) -> list[Gain]:
-        """Return the known gains of a mode."""
-        gains = [series.gain() for series in self.outcome.fit.of(mode).values()]
-        return [gain for gain in gains if gain is not None]
+    def _of_size(self) -> Symptom | None:
+        """Return the symptom of evaluated rows that have another size than all training rows."""
+        found = None if self._several else self._sizes.symptom()
+        gains = self.outcome.fit.gains("eval") if found else []
+        return None if gains and max(gain.most for gain in gains) > _LEARNED else found
 
     def _only_by_heart(self) -> bool:
         """Return whether training rows are predicted perfectly, and evaluated ones are not."""
-        train, others = self._gains("train"), self._gains("eval")
+        train, others = self.outcome.fit.gains("train"), self.outcome.fit.gains("eval")
         return (
             bool(train and others)
             and all(gain.value > _BY_HEART for gain in train)
-            and all(gain.value + _SURE * gain.error < _NOTHING for gain in others)
+            and all(gain.most < _NOTHING for gain in others)
         )
 
     def _learns(self) -> bool:
         """Return whether the training succeeds anyway."""
-        known = [gain.value for gain in self._gains("train")]
+        known = [gain.value for gain in self.outcome.fit.gains("train")]
         if known:
             return max(known) > _LEARNED
         return self.outcome.verdict().kind == "good"
 
-    def _nothing(self, name: str) -> Symptom | None:
+    def _nothing(self) -> Symptom | None:
         """Return the problem if no row differs from another."""
         zero = not self._lows.any() and not self._highs.any()
         same = bool((self._lows == self._highs).all())
@@ -305,7 +310,7 @@ class CorruptInputs(OnceRule):
             return None
         what = "zero" if zero else "all the same" if same else "the same for all rows of a batch"
         return Symptom(
-            name,
+            self._name,
             "std",
             0.0,
             0.0,
@@ -316,7 +321,7 @@ class CorruptInputs(OnceRule):
             "inspect a batch right before the model is called, and the code that creates it",
         )
 
-    def _constant(self, name: str) -> Symptom | None:
+    def _constant(self) -> Symptom | None:
         features, change = len(self._lows), self._lows != self._highs
         share = float(1 - change.mean())
         if features < _FEATURES or share <= self.constant or len(self._seen) < _ROWS:
@@ -324,7 +329,7 @@ class CorruptInputs(OnceRule):
         if change.any() and (self._occurs[change] == 1).mean() > _SPARSE:
             return None
         return Symptom(
-            name,
+            self._name,
             "share",
             share,
             self.constant,
@@ -337,15 +342,15 @@ class CorruptInputs(OnceRule):
 
     def _learned_nothing(self) -> bool:
         """Return whether all that is known of the predictions is that they are near guessing."""
-        gains = self._gains("train")
-        return bool(gains) and all(gain.value - _SURE * gain.error < 0 for gain in gains)
+        gains = self.outcome.fit.gains("train")
+        return bool(gains) and all(gain.least < 0 for gain in gains)
 
-    def _mixed(self, name: str) -> Symptom | None:
+    def _mixed(self) -> Symptom | None:
         part = self._positions.explained()
         if self._positions.batches < _BATCHES or part <= self.order:
             return None
         return Symptom(
-            name,
+            self._name,
             "order",
             part,
             self.order,
@@ -358,73 +363,6 @@ class CorruptInputs(OnceRule):
             "use transpose or permute instead of view or reshape; check that the output for a row "
             "does not depend on the other rows of its batch",
         )
-
-
-def _cut_off(name: str, values: NDArray[np.float64], share: float) -> Symptom:
-    before, after = np.unique(values).size, np.unique(np.trunc(values)).size
-    return Symptom(
-        name,
-        "share",
-        share,
-        _DECIMALS,
-        0.95,
-        f"{share:.0%} of the inputs of an Embedding have decimals, which it cuts off: that leaves "
-        f"{after} of {before} different numbers",
-        "the inputs are quantities, or were scaled, but an Embedding takes them for indices",
-        "use a dense layer instead of the Embedding for quantities; do not scale or normalise "
-        "indices",
-    )
-
-
-def _by_position(name: str, part: float, order: float) -> Symptom:
-    return Symptom(
-        name,
-        "order",
-        part,
-        order,
-        0.9,
-        f"the position of a row in its batch explains {part:.0%} of the variance of an output, but "
-        "nothing of the inputs and labels",
-        "an operation of the model works along the batch axis (a mean, softmax or reshape over the "
-        "wrong axis, or batch_first): rows are mixed, and the output of a row is not its own",
-        "check the axes of means, softmaxes, reshapes and recurrent layers; the output of a row "
-        "must not depend on the other rows of its batch",
-    )
-
-
-def _repeats(name: str, found: Repetition) -> Symptom:
-    copied = ", several times in each," if found.copied else ""
-    return Symptom(
-        name,
-        "rows",
-        found.rows,
-        found.others,
-        0.9,
-        f"{found.batches} batches{copied} had the same {found.rows} rows, while {found.others} "
-        "other rows or more are evaluated",
-        "the training repeats a few rows and learns them by heart: the loader returns the same "
-        "batch again and again, or rows were copied instead of drawn from all",
-        "iterate over the loader instead of asking for its first batch; compare the number of "
-        "different rows before and after they are resampled",
-        # Without copies, they may be all rows that there are.
-        fault=None if found.copied else "overfitting",
-    )
-
-
-def _of_other_size(found: OtherSize) -> Symptom:
-    return Symptom(
-        found.name,
-        "size",
-        found.evaluated,
-        found.trained,
-        0.9,
-        f"training rows have a root mean square of about {found.trained:.3g}, evaluated rows of "
-        f"about {found.evaluated:.3g}, and none of {found.rows} evaluated rows has the size of any "
-        "training row",
-        "the inputs of training and evaluation are prepared in different ways: only one of them is "
-        "normalised, or they have other units or statistics",
-        "use the same preprocessing, with the statistics of the training rows, for both",
-    )
 
 
 def _flat(inputs: dict[str, NDArray[Any]]) -> NDArray[np.float64] | None:

@@ -258,19 +258,18 @@ class CorruptLabels(OnceRule):
             return found or (self._far_behind(loss, gain, baseline) if over else None)
         rows = self.outcome.baseline.fitted_rows(loss)
         asked = baseline is not None and rows is not None and len(rows[0]) >= _ROWS
-        least = gain.value - _SURE * gain.error
         share = _OF_TEXT if self._text else _OVER if over else 1.0
-        gone, wanted = max(least, self._better_loss(loss)), self.gain * share
+        gone, wanted = max(gain.least, self._better_loss(loss)), self.gain * share
         if gone > wanted:
             fewest = min(self.evaluations, _VALUES) if over and asked else self.evaluations
             found = self._by_heart(loss, gone, wanted, baseline, fewest)
             return found if over or asked else None
-        return self._nothing(loss, over=over) if asked and least <= 0 else None
+        return self._nothing(loss, over=over) if asked and gain.least <= 0 else None
 
     def _apart(self, loss: str, series: FitSeries) -> Symptom | None:
         """Return the symptom of rows that have other labels each time they come."""
         seen, gain = self.row_labels.agreement(loss), series.gain()
-        if seen is None or gain is None or gain.value - _SURE * gain.error > 0:
+        if seen is None or gain is None or gain.least > 0:
             return None
         aimless = self.outcome.progress.aimless.includes(f"losses/{loss}")
         tensor = self.batches.tensor("labels", loss)
@@ -279,9 +278,7 @@ class CorruptLabels(OnceRule):
     def _placeholder(self, loss: str, series: FitSeries) -> Symptom | None:
         """Return the symptom of a number that stands for missing targets and is learned."""
         targets, gain = self._placeholders.get(loss), series.gain()
-        if targets is None or gain is None or series.task != "values":
-            return None
-        if gain.value + _SURE * gain.error > _PREDICTED:
+        if targets is None or gain is None or series.task != "values" or gain.most > _PREDICTED:
             return None
         return targets.symptom(self.batches.tensor("labels", loss))
 
@@ -363,7 +360,7 @@ class CorruptLabels(OnceRule):
     def _others_in_evaluation(self, gain: Gain, baseline: float, *, over: bool) -> Symptom | None:
         assert self._last is not None, "a train step was seen"
         late = over or self._last.step >= _HALF * (self.expected_steps or math.inf)
-        good = gain.value - _SURE * gain.error > baseline * (1 - _GENERAL)
+        good = gain.least > baseline * (1 - _GENERAL)
         guessed = self.outcome.guessed() if late and good and baseline > _GENERAL else None
         if guessed is None or guessed.values < _VALUES:
             return None
@@ -388,10 +385,11 @@ class CorruptLabels(OnceRule):
         shown = series.gain() if series else None
         if series is None or shown is None or series.samples() < _VALUES or self._several:
             return None
-        good = gain.value - _SURE * gain.error > _GOOD * baseline
-        best = max([shown, *windows_of(series)], key=lambda one: one.value + _SURE * one.error)
-        if baseline < _CLEAR or not good or best.value + _SURE * best.error > _FAR * baseline:
+        best = max([shown, *windows_of(series)], key=lambda one: one.most)
+        good = gain.least > _GOOD * baseline
+        if baseline < _CLEAR or not good or best.most > _FAR * baseline:
             return None
+
         return Symptom(
             self.batches.tensor("labels", loss),
             "gain",
@@ -417,6 +415,7 @@ class CorruptLabels(OnceRule):
             return None
         # Each evaluation captures the same rows.
         rows = self._evaluated.get(loss, _Evaluations()).rows
+
         error = math.sqrt(max(shown.score * (1 - shown.score), 1e-2) / rows)
         if gain.score - shown.score < _BY_HEART + _SURE * error:
             return None

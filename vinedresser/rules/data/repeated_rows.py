@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from vinedresser.rules.signals.outcomes.row_labels import Agreement
 from vinedresser.rules.signals.rows import whole_rows
 from vinedresser.rules.symptom import Symptom
 
-__all__ = ["OF_ROWS", "RepeatedRows", "Repetition", "other_labels"]
+__all__ = ["OF_ROWS", "RepeatedRows", "other_labels"]
 
 # Minimum number of training batches, and maximum number of different rows in all of them.
 _BATCHES, _FEW = 20, 32
@@ -30,22 +30,6 @@ _FEATURES = 3
 # Share of the variance of the labels below which they are not those of their rows, and its name.
 _APART, OF_ROWS = 0.25, "share_of_variance"
 _SURE = 2.0
-
-
-class Repetition(NamedTuple):
-    """Rows that a training repeats.
-
-    Attributes:
-        rows: number of different training rows.
-        batches: number of batches.
-        others: number of different evaluated rows that are not among them.
-        copied: whether each batch has two or more copies of its rows.
-    """
-
-    rows: int
-    batches: int
-    others: int
-    copied: bool
 
 
 class RepeatedRows:
@@ -95,14 +79,33 @@ class RepeatedRows:
             # More are not needed.
             self._evaluated = set(sorted(self._evaluated)[: _TIMES * _FEW])
 
-    def found(self) -> Repetition | None:
-        """Return the repetition; None if there are many rows, or no other rows to train on."""
-        others = len(self._evaluated - self._train.keys())
-        if self._over or self._batches < _BATCHES:
+    def symptom(self, name: str) -> Symptom | None:
+        """Return the symptom; None if there are many rows, or no other rows to train on.
+
+        Unless each batch has copies of its rows, they may be all rows that there are: then its
+        fault is `overfitting`.
+
+        Args:
+            name: full name of the inputs.
+        """
+        rows, others = len(self._train), len(self._evaluated - self._train.keys())
+        if self._over or self._batches < _BATCHES or others < max(_OTHERS, _TIMES * rows):
             return None
-        if others < max(_OTHERS, _TIMES * len(self._train)):
-            return None
-        return Repetition(len(self._train), self._batches, others, self._copied)
+        copied = ", several times in each," if self._copied else ""
+        return Symptom(
+            name,
+            "rows",
+            rows,
+            others,
+            0.9,
+            f"{self._batches} batches{copied} had the same {rows} rows, while {others} other rows "
+            "or more are evaluated",
+            "the training repeats a few rows and learns them by heart: the loader returns the same "
+            "batch again and again, or rows were copied instead of drawn from all",
+            "iterate over the loader instead of asking for its first batch; compare the number of "
+            "different rows before and after they are resampled",
+            fault=None if self._copied else "overfitting",
+        )
 
 
 def _alike(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:

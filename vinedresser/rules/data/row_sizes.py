@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OtherSize", "RowSizes"]
+from vinedresser.rules.symptom import Symptom
 
 # Minimum numbers of training rows, of different evaluated sizes, of evaluated batches, and of
 # features: the numbers of an extrapolation are few.
@@ -17,22 +17,6 @@ _ROWS, _EVALUATED, _BATCHES, _FEATURES = 128, 48, 2, 4
 _MOST = 4096
 # Minimum ratio of the median sizes.
 _RATIO = 4.0
-
-
-class OtherSize(NamedTuple):
-    """Evaluated rows of another size.
-
-    Attributes:
-        name: full name of the input.
-        trained: median root mean square of training rows.
-        evaluated: the same of evaluated rows.
-        rows: number of different evaluated sizes.
-    """
-
-    name: str
-    trained: float
-    evaluated: float
-    rows: int
 
 
 class RowSizes:
@@ -59,11 +43,11 @@ class RowSizes:
             self._batches[key] = self._batches.get(key, 0) + 1
             _add(self._evaluated.setdefault(key, []), sizes)
 
-    def found(self) -> OtherSize | None:
-        """Return an input of which no evaluated row has the size of any training row.
+    def symptom(self) -> Symptom | None:
+        """Return the symptom of an input of which no evaluated row is as large as a training row.
 
         The medians differ by a factor of 4 or more. Rows whose sizes vary in the training, as with
-        noise of many strengths, overlap with others.
+        noise of many strengths, overlap with others. None if there is none.
         """
         for key, evaluated in self._evaluated.items():
             trained = self._trained.get(key, [])
@@ -73,7 +57,20 @@ class RowSizes:
             apart = max(trained) < min(evaluated) or max(evaluated) < min(trained)
             one, other = float(np.median(trained)), float(np.median(evaluated))
             if apart and max(one, other) > _RATIO * min(one, other):
-                return OtherSize(key[0], one, other, different)
+                return Symptom(
+                    key[0],
+                    "size",
+                    other,
+                    one,
+                    0.9,
+                    f"training rows have a root mean square of about {one:.3g}, evaluated rows of "
+                    f"about {other:.3g}, and none of {different} evaluated rows has the size of "
+                    "any training row",
+                    "the inputs of training and evaluation are prepared in different ways: only "
+                    "one of them is normalised, or they have other units or statistics",
+                    "use the same preprocessing, with the statistics of the training rows, for "
+                    "both",
+                )
         return None
 
 

@@ -195,7 +195,7 @@ class SingleLabel(OnceRule):
         """Return whether evaluations are good anyway."""
         series = self.fit.of("eval").get(loss)
         gain = series.gain() if series else None
-        return gain is not None and gain.value - 2 * gain.error > _GOOD
+        return gain is not None and gain.least > _GOOD
 
     def _finding(
         self, step: Step, loss: str, measured: tuple[str, float, float], **words: Any

@@ -24,7 +24,8 @@ from vinedresser.store.records import RunRecord
 # few hundred steps are few.
 _EXAMPLES = 4096
 # Gain, less two standard errors, of predictions that are clearly better than guessing.
-_RIGHT, _SURE = 0.2, 2.0
+_RIGHT = 0.2
+
 # Difference of scores that changes the share of a class by a tenth at most.
 _FLAT = 0.1
 
@@ -171,12 +172,12 @@ def _flat_scores(spread: ScoreSpread) -> Advice | None:
     losses = spread.fit.of("train")
     if not losses or losses.keys() != spread.greatest.keys():
         return None
-    gains = [series.gain() for series in losses.values()]
-    right = all(gain and gain.value - _SURE * gain.error > _RIGHT for gain in gains)
+    gains = spread.fit.gains("train")
+    right = len(gains) == len(losses) and all(gain.least > _RIGHT for gain in gains)
     widest = max(spread.greatest.values())
     if not right or widest > _FLAT:
         return None
-    score = min(gain.score for gain in gains if gain is not None)
+    score = min(gain.score for gain in gains)
     return Advice(
         cause=f"the highest score is right in {score:.0%} of the rows, but the scores of a row "
         f"never differ by more than {widest:.2g}: softmax makes almost equal shares of them, as of "

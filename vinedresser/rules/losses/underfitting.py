@@ -21,7 +21,7 @@ from vinedresser.store.records import RunRecord
 _EVERY = 5
 # The verdict requires two standard errors.
 _CONFIDENCE = 0.95
-_SURE = 2.0
+
 # That of a fault that is named because no other was found.
 _EXCLUDED = 0.6
 
@@ -230,9 +230,9 @@ class Underfitting(OnceRule):
 
     def _right_in_training(self) -> bool:
         """Return whether the predictions agree with the labels of training rows, in each task."""
-        gains = [series.gain() for series in self.outcome.fit.of("train").values()]
-        known = [gain.value - _SURE * gain.error for gain in gains if gain is not None]
-        return bool(known) and len(known) == len(gains) and min(known) > _RIGHT
+        gains = self.outcome.fit.gains("train")
+        known = bool(gains) and len(gains) == len(self.outcome.fit.of("train"))
+        return known and min(gain.least for gain in gains) > _RIGHT
 
     def _reversed(self, step: Step, metric: Guessed, advice: Advice, severity: Severity) -> Finding:
         """Return the finding about a metric that the training makes worse."""

@@ -33,7 +33,7 @@ _LOST = 1 / 2
 # and the fewest checks that show a steady rise.
 _COLD, _RISES = 0.1, 8
 # Gain, with two standard errors, of a training that has learned next to nothing.
-_LITTLE, _SURE = 0.1, 2.0
+_LITTLE = 0.1
 
 
 class SchedulerNotStepped(SymptomRule):
@@ -207,8 +207,7 @@ class SchedulerNotStepped(SymptomRule):
 
     def _learned_little(self) -> bool:
         """Return whether what is known of a training shows that it has learned next to nothing."""
-        gains = [series.gain() for series in self.outcome.fit.of("train").values()]
-        known = [gain.value + _SURE * gain.error for gain in gains if gain is not None]
+        known = [gain.most for gain in self.outcome.fit.gains("train")]
         return max(known) < _LITTLE if known else self.outcome.nothing_learned()
 
     def _counted(self, step: Step) -> bool:

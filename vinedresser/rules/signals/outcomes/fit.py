@@ -19,7 +19,8 @@ from vinedresser.rules.signals.losses.loss_formulas import class_indices, one_ho
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
 from vinedresser.store.reading.step import Step
 
-__all__ = ["Fit", "FitSeries", "Gain", "Task"]
+__all__ = ["Fit", "FitSeries", "Gain", "Task", "error_of_share"]
+
 
 Task = Literal["classes", "binary", "labels", "values"]
 
@@ -29,6 +30,8 @@ _ROWS = 256
 _KEPT = 512
 # A class with a smaller share is rare: then the order of the scores matters, not the accuracy.
 _RARE = 0.25
+# Standard errors of a bound.
+_SURE = 2.0
 
 
 class Gain(NamedTuple):
@@ -48,6 +51,16 @@ class Gain(NamedTuple):
     chance: float
     rows: int
     step: int
+
+    @property
+    def least(self) -> float:
+        """The value less two standard errors."""
+        return self.value - _SURE * self.error
+
+    @property
+    def most(self) -> float:
+        """The value plus two standard errors."""
+        return self.value + _SURE * self.error
 
 
 class _Sample(NamedTuple):
@@ -167,7 +180,7 @@ class FitSeries:
             noise = math.sqrt(float(np.mean(np.diff(rates) ** 2)) / 2 / len(rates))
         if self.task != "values":
             rate = math.fsum(sample.wrong for sample in samples) / rows
-            noise = max(noise, math.sqrt(max(rate * (1 - rate), 1 / rows) / rows))
+            noise = max(noise, error_of_share(rate, rows))
         return noise * rows / chance
 
     def _chance(self, samples: list[_Sample]) -> float:
@@ -263,6 +276,10 @@ class Fit(BatchSignal):
         """Return the series of a mode by name of the loss, if the task is known."""
         return self._known(mode, partial=False)
 
+    def gains(self, mode: str) -> list[Gain]:
+        """Return the gains of the series of `of`, as far as they are known."""
+        return [gain for series in self.of(mode).values() if (gain := series.gain())]
+
     def parts(self, mode: str) -> dict[str, FitSeries]:
         """Return the series of losses that are more than the function that compares their labels.
 
@@ -276,6 +293,11 @@ class Fit(BatchSignal):
             for (loss, one), series in self._series.items()
             if one == mode and series.task is not None and series.partial is partial
         }
+
+
+def error_of_share(share: float, rows: int) -> float:
+    """Return the standard error of a share of some rows; that of 1 row if it is 0 or 1."""
+    return math.sqrt(max(share * (1 - share), 1 / rows) / rows)
 
 
 def _task(

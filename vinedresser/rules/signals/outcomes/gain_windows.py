@@ -23,7 +23,7 @@ def windows_of(series: FitSeries) -> list[Gain]:
 def stand_below(bound: float, first: Gain, last: Gain) -> bool:
     """Return whether two gains are certainly below a bound and the last is no better."""
     error = _SURE * math.hypot(first.error, last.error)
-    below = all(one.value + _SURE * one.error < bound for one in (first, last))
+    below = first.most < bound and last.most < bound
     return below and last.value - first.value <= error
 
 

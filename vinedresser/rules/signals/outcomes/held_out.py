@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.outcomes.baseline import Baseline, features, neighbours
+from vinedresser.rules.signals.outcomes.fit import error_of_share
 from vinedresser.rules.signals.rows import row_digests
 from vinedresser.store.reading.step import Step
 
@@ -107,11 +108,8 @@ class HeldOut(BatchSignal):
         targets = np.eye(max(classes, 2))[numbers]
         train = float((neighbours(scaled, targets).argmax(1) == numbers).mean())
         held_out = float((neighbours(scaled, targets, asked).argmax(1) == wanted).mean())
-        variances = [
-            max(share * (1 - share), 1 / rows) / rows
-            for share, rows in ((train, len(numbers)), (held_out, len(wanted)))
-        ]
-        return Votes(train, held_out, math.sqrt(sum(variances)))
+        errors = error_of_share(train, len(numbers)), error_of_share(held_out, len(wanted))
+        return Votes(train, held_out, math.hypot(*errors))
 
 
 def _classes(labels: NDArray[Any], predictions: NDArray[np.float64]) -> NDArray[np.int64] | None:

@@ -11,8 +11,8 @@ from vinedresser.rules.signals.outcomes.verdict import gain_in_words
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-_SURE = 2.0
 # Minimum number of train steps.
+
 _STEPS = 150
 # Gain of simple models below which they find too little to blame a model that finds less.
 _LEAST = 0.2
@@ -105,7 +105,7 @@ class Lagging(Signal):
         return (
             gain is not None
             and self.outcome.is_late(loss, gain)
-            and gain.value + _SURE * gain.error < _WORSE
+            and gain.most < _WORSE
             and len(windows) == _WINDOWS
             and all(window.value < _WORSE for window in windows)
         )
@@ -124,6 +124,6 @@ class Lagging(Signal):
             series.samples() >= series.window
             and (gain := series.gain()) is not None
             and self.outcome.is_late(loss, gain)
-            and gain.value + _SURE * gain.error < _SHARE * simple
+            and gain.most < _SHARE * simple
             for series in known
         )

@@ -168,9 +168,7 @@ class Outcome(Signal):
             for loss, series in self.tasks().items()
             if (gain := series.gain()) and (baseline := self.simple(loss) or 0.0) >= _LEAST_BASELINE
         ]
-        return bool(wanted) and all(
-            gain.value + _SURE * gain.error < _POOR_SHARE * baseline for gain, baseline in wanted
-        )
+        return bool(wanted) and all(gain.most < _POOR_SHARE * baseline for gain, baseline in wanted)
 
     def tasks(self) -> dict[str, FitSeries]:
         """Return the series that tell the outcome, by name of the loss."""
@@ -316,14 +314,14 @@ class Outcome(Signal):
             return None
         baseline = self.simple(loss)
         if baseline is None or baseline < _LEAST_BASELINE:
-            good = gain.value - _SURE * gain.error > _GOOD_GAIN
+            good = gain.least > _GOOD_GAIN
             return Verdict("good", gain_in_words(series, gain, None)) if good else None
         words = gain_in_words(series, gain, baseline)
         if gain.value - gain.error > _GOOD_SHARE * baseline:
             return Verdict("good", words)
         poor = _POOR_SHARE * baseline
         windows = windows_of(series)
-        surely = gain.value + _SURE * gain.error < poor and len(windows) >= FEWEST_WINDOWS
+        surely = gain.most < poor and len(windows) >= FEWEST_WINDOWS
         over = ended and self.is_late(loss, gain)
         hopeless = surely and (over or self._without_hope(windows, poor))
         # A short run that was learning had too few steps, or ended early.
@@ -345,7 +343,7 @@ class Outcome(Signal):
         known = self.baseline.gain(loss) is not None or self._text
         if not known and (self._chooses or not _of_several_classes(series)):
             return None
-        if gain.value + _SURE * gain.error > _LEAST_GAIN or not self._at_chance(loss):
+        if gain.most > _LEAST_GAIN or not self._at_chance(loss):
             return None
         if not ended and not self._without_hope(windows, _LEAST_GAIN):
             return None
