@@ -33,7 +33,7 @@ TABLE: dict[str, dict[str, Any]] = {
     "missing_activation": {"patience": 1},
     "unbounded_loss": {"fall": 11},
     "idle_term": {},
-    "initial_loss": {"patience": 1},
+    "initial_loss": {"factor": 1.5},
     "bad_initialisation": {"every": 1},
     "identical_units": {"every": 1, "patience": 1},
     "gradients_not_cleared": {"every": 1, "patience": 1},

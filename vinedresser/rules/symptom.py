@@ -54,8 +54,6 @@ class SymptomRule(OnceRule):
         patience: checks in a row.
 
     Attributes:
-        needs_poor_outcome: fire only in a training that does not learn as it should (`Outcome`),
-            at a check or at the end.
         early_patience: checks in a row after which the rule `warns_early`, if fewer than
             ``patience``.
         awaits_plateau: give a training time whose loss may be on a plateau before learning
@@ -66,7 +64,6 @@ class SymptomRule(OnceRule):
         ConfigError: ``patience`` is below 1.
     """
 
-    needs_poor_outcome: ClassVar[bool] = True
     awaits_plateau: ClassVar[bool] = False
     early_patience: ClassVar[int | None] = None
 
@@ -112,12 +109,9 @@ class SymptomRule(OnceRule):
         symptom = self.detect(step)
         self._seen = None if symptom is None else (step, symptom)
         if self._patience.add(step.step, seen=symptom is not None):
-            conclusive = self.is_conclusive(step)
-            if not self.needs_poor_outcome:
-                return self._finding(Verdict("open")) if conclusive else None
             verdict = self.verdict(ended=False)
             waits = verdict.plateau and symptom is not None and self.may_recover(symptom)
-            if conclusive and verdict.kind == "poor" and not waits:
+            if self.is_conclusive(step) and verdict.kind == "poor" and not waits:
                 return self._finding(verdict)
         return self._early(symptom)
 
@@ -125,12 +119,7 @@ class SymptomRule(OnceRule):
         """Return the warning of a symptom that is certain to do harm, once."""
         early = self.early_patience is not None and self._patience.count >= self.early_patience
         enough = self._patience.exhausted or early
-        if (
-            not self.needs_poor_outcome
-            or symptom is None
-            or self._warning is not None
-            or not enough
-        ):
+        if symptom is None or self._warning is not None or not enough:
             return None
         if self.warns_early(symptom, self.outcome):
             self._warning = self._finding(self.verdict(ended=False), self.without_stop)

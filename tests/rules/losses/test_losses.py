@@ -100,14 +100,10 @@ def test_a_sum_is_not_why_a_normalising_optimizer_diverges(tmp_path: Path) -> No
     assert one(case, tmp_path, InitialLoss()) is None
 
 
-@pytest.mark.thorough
-def test_confident_initial_outputs_are_a_hint(tmp_path: Path) -> None:
-    case = digits_case(network(), lr=1e-6, sgd=True, steps=400)
+def test_large_inputs_explain_a_large_first_loss(tmp_path: Path) -> None:
+    case = digits_case(network(), lr=1e-6, sgd=True, steps=40)
     case.x = case.x * 500
-    finding = one(case, tmp_path, InitialLoss())
-    assert finding is not None
-    assert finding.severity == "info"
-    assert finding.threshold == pytest.approx(math.log(10))
+    assert one(case, tmp_path, InitialLoss()) is None
 
 
 @pytest.mark.thorough
@@ -126,7 +122,9 @@ def test_initial_weights_that_are_too_large(scale: float, tmp_path: Path) -> Non
     else:
         # The training learns all the same.
         assert finding is not None
-        assert (finding.severity, finding.fault) == ("warning", "bad_initialisation")
+        # It is no root cause: `bad_initialisation` names these weights.
+        assert (finding.severity, finding.fault) == ("warning", "")
+        assert finding.threshold == pytest.approx(math.log(10))
         assert finding.step <= 20
 
 
@@ -145,7 +143,7 @@ def test_initial_weights_do_not_explain_a_loss_after_updates(
     losses = {"loss": {"type": "CrossEntropyLoss", "settings": {"reduction": "mean"}}}
     run = make_run(tmp_path / "run", records, losses=losses, framework="torch")
     found = judge(run, [InitialLoss()])
-    assert [one.fault for one in found] == (["bad_initialisation"] if blamed else [])
+    assert [one.severity for one in found] == ["warning"] * blamed
 
 
 class AngularMargin(nn.Module):

@@ -145,4 +145,4 @@ def test_weights_with_a_rate_of_zero_beside_trained_biases_are_not_lost_to_round
     rules = [LearningRateTooLow(), UntrainedParameters()]
     run = captured(tmp_path / "run", rules, net, optimizer)
     findings = found(run, *rules)
-    assert {finding.fault for finding in findings} == {"untrained_parameters"}
+    assert {(one.fault, one.severity) for one in findings} == {("untrained_parameters", "info")}

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vinedresser.rules.applicability import AFTER_THE_FIRST_STEP, Reasons
+from vinedresser.rules.base import OnceRule
 from vinedresser.rules.bounds import require_above
 from vinedresser.rules.signals.losses.compared import Batches, Compared
 from vinedresser.rules.signals.losses.loss_formulas import row_losses
 from vinedresser.rules.signals.losses.loss_identity import LossIdentities, LossIdentity
+from vinedresser.rules.signals.outcomes.outcome import Outcome
 from vinedresser.rules.signals.rows import are_tokens
-from vinedresser.rules.symptom import Symptom, SymptomRule
+from vinedresser.rules.symptom import Symptom
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
@@ -47,28 +48,24 @@ _NORMALISING = frozenset(
 )
 
 
-class InitialLoss(SymptomRule):
-    """The loss starts on a wrong scale, and the training performs poorly or diverges.
+class InitialLoss(OnceRule):
+    """The loss starts on a wrong scale.
 
     From captured labels and outputs of a batch, the rule computes the mean loss over its rows and
     the loss at chance level: ln K for K classes, ln 2 for two. Fires for a loss that is a sum
     instead of a mean (``factor`` times the mean of its rows, or by its settings), or exactly such a
-    multiple of its function, and for a loss whose rows start above ``excess`` + 2 ln K: outputs
-    that are confident before anything was learned.
+    multiple of its function, if the outcome is poor (`Outcome`), or as soon as the loss is not
+    finite or ten times its first value: a sum with a matching learning rate is no fault, nor is one
+    whose optimizers normalise the gradients, as Adam does.
 
-    The second is only a hint of severity "info", since other rules find its cause. Does not apply
-    to scikit-learn and XGBoost, whose first loss is measured after the first step.
+    Warns of outputs that are confident before anything was learned, which is no root cause: the
+    rows start above twice ``excess`` + 2 ln K while the inputs have a root mean square of at most
+    3, or above ten times that while they are tokens: then the initial weights are too large, and
+    the first steps only undo that. Not for losses that lower the score of each row's own class by a
+    margin, as ArcFace does (Deng et al., CVPR 2019): there, it is the lowest in most rows, which it
+    never is for outputs that do not know the labels.
 
-    Fires only if the outcome is poor (`Outcome`), or as soon as the loss is not finite or ten times
-    its first value: a sum with a matching learning rate is no fault, nor is one whose optimizers
-    normalise the gradients, as Adam does. Fires whatever the outcome (a
-    warning) if the rows start above twice the bound while the inputs have a root mean square of at
-    most 3, or above ten times the bound while they are tokens: then the initial weights are too
-    large, and the first steps only undo that.
-
-    Does not apply to losses that lower the score of each row's own class by a margin, as ArcFace
-    does (Deng et al., CVPR 2019): there, it is the lowest in most rows, which it never is for
-    outputs that do not know the labels.
+    Does not apply to scikit-learn and XGBoost, whose first loss is measured after the first step.
 
     Source: Karpathy, "A recipe for training neural networks" (2019): verify the loss at
     initialisation.
@@ -77,7 +74,6 @@ class InitialLoss(SymptomRule):
         factor: ratio of the loss to the mean of its rows.
         excess: nats above chance level. Outputs of variance 1 cost 1/2 more than chance level, of
             variance 4 about 2.
-        patience: number of consecutive checks, five steps apart, that satisfy the condition.
     """
 
     fault = "loss_scale"
@@ -85,25 +81,21 @@ class InitialLoss(SymptomRule):
     consequences = ("outcome", "inside", "learning_rate_too_high")
     position = 170
     inapplicable = Reasons(xgboost=AFTER_THE_FIRST_STEP, sklearn=AFTER_THE_FIRST_STEP)
-    needs_poor_outcome = False
 
-    def __init__(self, factor: float = 8.0, excess: float = 2.0, patience: int = 1) -> None:
-        super().__init__(patience)
+    def __init__(self, factor: float = 8.0, excess: float = 2.0) -> None:
         require_above(1, factor=factor)
         require_above(0, excess=excess)
         self.factor = factor
         self.excess = excess
         self.batches = Batches()
         self.identities = LossIdentities()
-        self._begun: dict[str, list[tuple[Compared, float]]] = {}
+        self.outcome = Outcome()
+        # By loss: step, labels and predictions, and value at the first checks.
+        self._begun: dict[str, list[tuple[int, Compared, float]]] = {}
         self._suspect: Symptom | None = None
-        # Losses whose first value was captured after updates.
-        self._late: set[str] = set()
-        self._first: dict[str, float] = {}
         self._thrown_up = False
-        self._inputs = math.nan
-        # Whether all inputs are tokens, which have no scale of their own.
-        self._tokens = False
+        # Ratio to the bound of a first loss that the inputs do not explain; NaN before the inputs.
+        self._far = math.nan
         self._means: set[str] = set()
         # Whether the steps are proportional to the loss.
         self._scaled = True
@@ -120,41 +112,30 @@ class InitialLoss(SymptomRule):
         kinds = {str(optimizer.get("type")).lower() for optimizer in info.optimizers}
         self._scaled = not kinds or not kinds <= _NORMALISING
 
-    def is_checked(self, step: Step) -> bool:  # noqa: ARG002 (the signal has read it)
-        """See `SymptomRule.is_checked`."""
-        return bool(self.batches.compared)
-
     def watch(self, step: Step) -> Finding | None:
         """See `OnceRule.watch`."""
-        return _graded(super().watch(step))
-
-    def at_end(self) -> Finding | None:
-        """See `OnceRule.at_end`."""
-        return _graded(super().at_end())
-
-    def detect(self, step: Step) -> Symptom | None:
-        """See `SymptomRule.detect`."""
-        if math.isnan(self._inputs):
-            self._inputs = _root_mean_square(self.batches.inputs)
-            inputs = self.batches.inputs.values()
-            self._tokens = bool(inputs) and all(are_tokens(one) for one in inputs)
+        if not self.batches.compared:
+            return None
+        if math.isnan(self._far) and (inputs := [*self.batches.inputs.values()]):
+            self._far = _unexplained(inputs)
         for compared in self.batches.compared:
             value = step.scalars.get(f"losses/{compared.loss}")
             begun = self._begun.setdefault(compared.loss, [])
             if value is not None and math.isfinite(value) and len(begun) < _START:
-                self._first.setdefault(compared.loss, value)
-                if step.step > 0 and not begun:
-                    self._late.add(compared.loss)
-                begun.append((compared, value))
+                begun.append((step.step, compared, value))
                 self._suspect = self._suspect or self._wrong_scale(compared.loss)
         suspect = self._suspect
         # A sum is no fault by itself: its symptom has no fault of its own.
-        if suspect is None or not (suspect.fault or self._matters(step)):
+        sums = suspect is not None and suspect.fault is None
+        if suspect is None or (sums and not self._matters(step)):
             return None
-        return suspect
+        # A training may learn from initial weights that are too large: it is not stopped.
+        severity = None if sums else self.without_stop
+        return self.found(step, since=step.step, severity=severity, **suspect.reported(""))
 
     def _matters(self, step: Step) -> bool:
-        for loss, first in self._first.items():
+        firsts = {loss: begun[0][2] for loss, begun in self._begun.items() if begun}
+        for loss, first in firsts.items():
             value = step.scalars.get(f"losses/{loss}", first)
             self._thrown_up |= not math.isfinite(value) or value > _THROWN_UP * abs(first)
         return self._thrown_up or self.outcome.verdict().kind == "poor"
@@ -168,26 +149,28 @@ class InitialLoss(SymptomRule):
         if identity is None:
             return self._multiple(loss, self.identities.part(loss))
         means = []
-        for compared, _ in begun:
+        for _, compared, _ in begun:
             rows = row_losses(identity.formula, compared.labels, compared.predictions)
             means.append(float(rows.mean()) if rows is not None else math.nan)
-        factors = [value / mean for mean, (_, value) in zip(means, begun, strict=True) if mean > 0]
+        pairs = zip(means, begun, strict=True)
+        factors = [value / mean for mean, (_, _, value) in pairs if mean > 0]
         large = len(factors) == _START and min(factors) > self.factor
         if large and self._scaled and loss not in self._means:
             return _sum(loss, sorted(factors)[1], means[0])
         # Initial weights do not explain the loss after the first updates.
-        return None if loss in self._late else self._too_sure(loss, identity, begun[0][0], means[0])
+        late, compared, _ = begun[0]
+        return None if late else self._too_sure(loss, identity, compared, means[0])
 
     def _multiple(self, loss: str, part: LossIdentity | None) -> Symptom | None:
         """Return the symptom of a loss that is exactly a large multiple of its function."""
         begun = self._begun[loss]
-        if part is None or not self._scaled or not all(one.complete for one, _ in begun):
+        if part is None or not self._scaled or not all(one.complete for _, one, _ in begun):
             return None
-        losses = [row_losses(part.formula, one.labels, one.predictions) for one, _ in begun]
+        losses = [row_losses(part.formula, one.labels, one.predictions) for _, one, _ in begun]
         means = [math.nan if rows is None else float(rows.mean()) for rows in losses]
         if not min(means) > 0 or max(means) < (1 + _VARIES) * min(means):
             return None
-        factors = [value / mean for mean, (_, value) in zip(means, begun, strict=True)]
+        factors = [value / mean for mean, (_, _, value) in zip(means, begun, strict=True)]
         if min(factors) < self.factor or max(factors) > (1 + _SAME) * min(factors):
             return None
         return _sum(loss, factors[0], means[0])
@@ -200,11 +183,8 @@ class InitialLoss(SymptomRule):
         binary = identity.loss == "binary_cross_entropy"
         classes = 2 if binary else compared.predictions.shape[-1]
         chance = math.log(classes)
-        bound = 2 * chance + self.excess
-        if not mean > bound or _has_margin(compared):
+        if not mean > self._far * (2 * chance + self.excess) or _has_margin(compared):
             return None
-        usual = mean > _FAR * bound and self._inputs <= _USUAL_INPUTS
-        weights = usual or (mean > _FAR_TOKENS * bound and self._tokens)
         return Symptom(
             tensor=f"losses/{loss}",
             statistic="loss",
@@ -214,10 +194,10 @@ class InitialLoss(SymptomRule):
             seen=f"the loss started at {mean:.4g}; chance level for {classes} classes is "
             f"{chance:.3g} (ln {classes})",
             cause="the outputs are large before anything was learned: the scale of the initial "
-            f"weights {'' if weights else 'or inputs '}is too large",
+            "weights is too large",
             remedy="standardise the inputs to mean 0 and variance 1; use He or Xavier "
             "initialisation and small weights in the last layer",
-            fault="bad_initialisation" if weights else "",
+            fault="",
         )
 
 
@@ -229,26 +209,19 @@ def _has_margin(compared: Compared) -> bool:
     return float((compared.predictions.argmin(-1) == own).mean()) >= _LOWEST
 
 
-def _graded(finding: Finding | None) -> Finding | None:
-    """Return a finding, reduced to a hint if its cause is unknown.
+def _unexplained(inputs: Sequence[NDArray[Any]]) -> float:
+    """Return the ratio to the bound of a first loss that such inputs, [rows, ...], do not explain.
 
-    A training may learn from initial weights that are too large: it is not stopped.
+    It is infinite for inputs of unusual size or unknown kind.
     """
-    if finding is None or finding.fault == "loss_scale":
-        return finding
-    if finding.fault and finding.severity == "stop":
-        return replace(finding, severity="warning")
-    return finding if finding.fault else replace(finding, severity="info")
-
-
-def _root_mean_square(inputs: Mapping[str, NDArray[Any]]) -> float:
-    """Return the greatest root mean square of numeric inputs; NaN if there are none."""
+    if all(map(are_tokens, inputs)):
+        return _FAR_TOKENS
     sizes = [
         float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
-        for values in inputs.values()
+        for values in inputs
         if values.dtype.kind == "f" and values.size
     ]
-    return max(sizes, default=math.nan)
+    return _FAR if sizes and max(sizes) <= _USUAL_INPUTS else math.inf
 
 
 def _sum(loss: str, factor: float, mean: float) -> Symptom:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -63,7 +62,8 @@ class UntrainedParameters(Rule):
     recurrent weights of a model that gets sequences, whatever it learns. Frozen weights
     (``requires_grad=False``) are intended, unless they are the greater part of their model, still
     have the random initial values of their layers (``RunRecord.fresh``), and the training learns
-    less than it should, or nothing by its end. Tied weights count as one.
+    less than it should, or nothing by its end. Tied weights count as one. Zero updates in spite of
+    gradients are "info": others tell why, where it is a fault.
 
     With the default severity, findings are "stop" if more than half of the parameters are affected
     in a training that learns less than it should, and "warning" otherwise. Cases that may be
@@ -72,11 +72,10 @@ class UntrainedParameters(Rule):
     random initial values; not a single parameter beside layers that get gradients, in a training
     that ends without a good outcome), no weight is (an input is trained; but not if the optimizer
     has as many tensors and elements as the model, and so those of a copy), modules are unused (no
-    gradient reaches them, but those before them, or they are below 1 % of the parameters), weights
-    stop changing during the run, or a group has a learning rate of 0. Also fires if no optimizer
-    takes a step at all, which shows as evaluations with equal results before the first step, and at
-    the end of the run as gradients that were cleared after each of 40 backward passes
-    (``state/unapplied``, PyTorch).
+    gradient reaches them, but those before them, or they are below 1 % of the parameters), or
+    weights stop changing during the run. Also fires if no optimizer takes a step at all, which
+    shows as evaluations with equal results before the first step, and at the end of the run as
+    gradients that were cleared after each of 40 backward passes (``state/unapplied``, PyTorch).
 
     Args:
         every: train steps between checks.
@@ -186,7 +185,7 @@ class UntrainedParameters(Rule):
         )
         if share <= _GREATER_PART or not bad or not self._is_news("frozen", self.without_stop):
             return None
-        finding = self.found(
+        return self.found(
             step,
             since=0,
             tensor=names[0],
@@ -199,9 +198,9 @@ class UntrainedParameters(Rule):
             + (f"; {verdict.reason}" if verdict.reason else ""),
             cause=ADVICE["frozen"].cause,
             remedy=ADVICE["frozen"].remedy,
+            severity=self.without_stop,
             evidence={"trouble": "frozen", "names": names, "share": share},
         )
-        return replace(finding, severity=self.without_stop)
 
     def _is_short(self, last: Step) -> bool:
         """Return whether a run that ended after a check was too short for more checks."""
@@ -262,6 +261,9 @@ class UntrainedParameters(Rule):
     ) -> Severity | None:
         """Return the severity of a trouble of some weights; None to report nothing."""
         kind = (self.outcome.final() if ended else self.outcome.verdict()).kind
+        if trouble == "unmoved":
+            # Another rule names why, where it is a fault.
+            return "info"
         if trouble == "zero" and self._forgets():
             return self.without_stop
         if trouble == "zero" and kind != "good":
@@ -272,7 +274,7 @@ class UntrainedParameters(Rule):
         sizes, layers = list(self.parameters.sizes), self.parameters.layers(names)
         if self._lost(trouble, names):
             return self.without_stop
-        meant = trouble == "unmoved" or all(states[name].moved for name in names)
+        meant = all(states[name].moved for name in names)
         if trouble == "left_out":
             # Only a head is trained, or not the model but its input.
             unheld = self.parameters.none_held and not self._twin()
@@ -331,7 +333,7 @@ class UntrainedParameters(Rule):
             advice = FORGETFUL
         reason = (self.outcome.final() if ended else self.outcome.verdict()).reason
         verb = "get a gradient" if trouble in ("cut_off", "zero") else "change"
-        finding = self.found(
+        return self.found(
             step,
             since=since,
             tensor=names[0],
@@ -346,9 +348,9 @@ class UntrainedParameters(Rule):
             + (", though gradients are computed for them" if graded else "")
             + (RANDOM if graded and self.parameters.are_fresh(names) else ""),
             remedy=advice.remedy,
+            severity=severity,
             evidence={"trouble": trouble, "names": names, "share": share},
         )
-        return replace(finding, severity=severity)
 
     def _without_steps(self, step: Step) -> Finding | None:
         """Check an evaluation before the first optimizer step."""
@@ -397,7 +399,7 @@ class UntrainedParameters(Rule):
             step: where it shows.
             value: name and value of the scalar that shows it.
         """
-        finding = self.found(
+        return self.found(
             step,
             since=0,
             tensor=value[0],
@@ -408,9 +410,9 @@ class UntrainedParameters(Rule):
             seen=seen,
             cause=cause,
             remedy="call optimizer.step() after each loss.backward()",
+            severity=self.without_stop,
             evidence=evidence,
         )
-        return replace(finding, severity=self.without_stop)
 
 
 def _of_steps(inputs: NDArray[Any]) -> bool:

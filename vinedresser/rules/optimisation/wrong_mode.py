@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vinedresser.rules.applicability import NO_NETWORK, Reasons
@@ -147,11 +146,12 @@ class WrongMode(Rule):
         if self._reported.get((name, "train")) in (severity, self.severity):
             return None
         self._reported[name, "train"] = severity
-        finding = self._finding(
+        return self._finding(
             step,
             name,
             steps,
             share,
+            severity=severity,
             seen=f"the optimizer updates the model in evaluation mode since step {steps[0]}"
             + (" (in training mode before)" if name in self._was_training else ""),
             cause=f"{self._what(prefix, trained=True)}: model.train() is not called"
@@ -159,7 +159,6 @@ class WrongMode(Rule):
             remedy="call model.train() before the training steps, also after each evaluation "
             "(Keras: model(x, training=True))",
         )
-        return replace(finding, severity=severity)
 
     def _evaluated(self, step: Step, name: str, share: float) -> Finding | None:
         """Check a model in an evaluation."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from vinedresser.rules.applicability import TREES_ONLY
 from vinedresser.rules.base import OnceRule
@@ -12,7 +11,7 @@ from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.trees.ensemble import Ensemble, depths_of, tree_sizes
-from vinedresser.store.finding import Finding
+from vinedresser.store.finding import Finding, Severity
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -96,7 +95,7 @@ class EmptyTrees(OnceRule):
         self._last = (step, next(iter(depths)))
         if not self._patience.add(step.step, seen=not split and not self._learned()):
             return None
-        return self._finding(*self._last, self._patience.since)
+        return self._finding(*self._last, self._patience.since, None)
 
     def at_end(self) -> Finding | None:
         """Return the finding about an ensemble that is a constant."""
@@ -105,14 +104,14 @@ class EmptyTrees(OnceRule):
         step, name = self._last
         if step.step < self.every * (self.patience - 1):
             return None
-        return replace(self._finding(step, name, 0), severity=self.without_stop)
+        return self._finding(step, name, 0, self.without_stop)
 
     def _learned(self) -> bool:
         """Return whether a training loss has decreased, or none is known."""
         falls = [first - last > self.drop * abs(first) for first, last in self._losses.values()]
         return any(falls) or not falls
 
-    def _finding(self, step: Step, name: str, since: int) -> Finding:
+    def _finding(self, step: Step, name: str, since: int, severity: Severity | None) -> Finding:
         losses = "".join(
             f"; {loss} was {first:.4g} in the first round and is now {last:.4g}"
             for loss, (first, last) in self._losses.items()
@@ -121,6 +120,7 @@ class EmptyTrees(OnceRule):
         return self.found(
             step,
             fault=fault,
+            severity=severity,
             since=since,
             tensor=name,
             statistic="depth",

@@ -8,9 +8,7 @@ from typing import Literal, NamedTuple
 
 from vinedresser.rules.need import optional_statistics
 from vinedresser.rules.signals.base import Signal
-from vinedresser.rules.signals.parameters.gradients import only_of_biases
 from vinedresser.rules.signals.parameters.model_names import ModelNames
-from vinedresser.rules.signals.parameters.update_ratios import LOST
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -56,10 +54,7 @@ class ParameterStates(Signal):
     but weight decay moves it. A gradient that has become zero is not reported.
     Frozen weights are ignored, and so are models without any update, such as teachers and averages.
     Of several optimizers, one may take steps without any gradient: its model is not reached.
-    A non-zero gradient and a zero update do not count where some parameters of the model are
-    updated, but none by more than rounding, or where the gradients of all weights are less than a
-    millionth of that of a bias: then the updates are lost to rounding. Where no weight at all had a
-    non-zero update, weights that no optimizer has stand still, too.
+    Where no weight at all had a non-zero update, weights that no optimizer has stand still, too.
     If no step so far had any gradient, although optimizers took steps, all weights with updates
     stand still because the loss depends on others.
 
@@ -131,10 +126,6 @@ class ParameterStates(Signal):
         self.none_moves = not moving
         self.none_held = not updates
         unreached = self._unreached(updates, gradients) if moving else set[str]()
-        instead: dict[Trouble | None, tuple[set[str], Trouble | None]] = {
-            "cut_off": (unreached, "elsewhere"),
-            "unmoved": (moving if only_of_biases(step) else self._lost(norms, updates), None),
-        }
         self.checked = True
         self._measure(step, norms)
         signalled = self._note_signals(gradients)
@@ -151,8 +142,8 @@ class ParameterStates(Signal):
             path = _path(name)
             trouble = _trouble(updates.get(f"updates/{path}"), gradients.get(f"gradients/{path}"))
             model = self._models.of(name)
-            if trouble in instead and model in instead[trouble][0]:
-                trouble = instead[trouble][1]
+            if trouble == "cut_off" and model in unreached:
+                trouble = "elsewhere"
             others_move = model in moving | unreached
             # With no update at all, a learning rate may be 0 so far.
             others_move |= self.none_moves and trouble == "left_out"
@@ -204,26 +195,6 @@ class ParameterStates(Signal):
         now = [name for name in self.sizes if gradients.get(f"gradients/{_path(name)}") != 0]
         self._signalled.update(now)
         return {self._models.of(name) for name in now if f"gradients/{_path(name)}" in gradients}
-
-    def _lost(self, norms: Mapping[str, float], updates: Mapping[str, float]) -> set[str]:
-        """Return the models in which parameters move, but none by more than about the rounding.
-
-        The updates of the others are lost to it then, but none is trained. Of biases, only the
-        updates are known: they are compared with the smallest weight of their model.
-        """
-        least: dict[str, float] = {}
-        for name, norm in norms.items():
-            model = self._models.of(name)
-            least[model] = min(norm, least.get(model, math.inf))
-        small, moved = set[str](), set[str]()
-        for name, update in updates.items():
-            model = self._models.of(name)
-            norm = norms.get(f"weights/{_path(name)}", least.get(model, 0.0))
-            if update > 0:
-                small.add(model)
-            if update > LOST * norm:
-                moved.add(model)
-        return small - moved
 
     def _unreached(self, updates: Mapping[str, float], gradients: Mapping[str, float]) -> set[str]:
         """Return the models that no gradient reaches, although their own optimizer took the step.

@@ -12,11 +12,10 @@ from vinedresser.rules.signals.parameters.weight_decay import decay_per_step
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LOST", "USUAL_CHANGE", "USUAL_RATIOS", "GreatestUpdate", "UpdateRatios", "to_usual"]
+__all__ = ["USUAL_CHANGE", "USUAL_RATIOS", "GreatestUpdate", "UpdateRatios", "to_usual"]
 
-LOST = 1e-6
-"""Update, as a share of its weight, at which some entries of a float32 weight do not change."""
-
+# Update, as a share of its weight, at which some entries of a float32 weight do not change.
+_LOST = 1e-6
 # Minimum and maximum in healthy trainings.
 USUAL_RATIOS = (2e-4, 2e-3)
 USUAL_CHANGE = "normal: 0.0002× to 0.002×"
@@ -132,7 +131,7 @@ class UpdateRatios(Signal):
             if 0 < ratio < math.inf:
                 self.ratios[name] = ratio
         greatest = max(updates.values(), default=0.0)
-        self.lost = not self.ratios and 0 < greatest < LOST * min(norms.values(), default=0.0)
+        self.lost = not self.ratios and 0 < greatest < _LOST * min(norms.values(), default=0.0)
         if self.ratios:
             median = statistics.median(self.ratios.values())
             if self.greatest is not None:
