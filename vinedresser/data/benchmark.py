@@ -45,7 +45,6 @@ class Measured:
     Attributes:
         way: name of the way.
         records_per_second: records, 0 if it does not divide the bytes into records.
-        bytes_per_second: bytes read.
         gaps: median, 95th percentile and maximum of the seconds between two batches, without the
             first one.
         stages: share of the time by stage (see `Statistics`); {} if it has none.

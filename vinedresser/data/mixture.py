@@ -407,7 +407,6 @@ class Mixture(Feed):
 
         Args:
             drawn: how many of each class it has.
-            number: number of the batch.
             lanes: by class and lane its reader, which is added when it is needed first.
         """
         lane = number % self._order.lanes

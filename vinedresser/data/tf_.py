@@ -22,7 +22,6 @@ def tf_dataset(dataset: Feed, *, signature: Any = None) -> Any:
     ahead of the training. Once another iterator has begun, an earlier one raises.
 
     Args:
-        dataset: the data set.
         signature: structure of `tf.TensorSpec` of a batch, whose first dimension is the records;
             the values have the same structure, and are stacked. None: the values are `bytes`, and
             a batch is a tensor of strings, (records,), such as `tf.io.parse_example` takes.

@@ -110,7 +110,6 @@ class ReportedDistances:
     """Distances of the windows of a column from its baseline.
 
     Args:
-        kind: of the column.
         sample: its values in the baseline; see `read_column`.
     """
 

@@ -191,7 +191,6 @@ def write_run_explanation(found: RunExplanation, destination: str | os.PathLike[
     """Write the explanation of a run: one self-contained HTML file.
 
     Args:
-        found: the explanation.
         destination: file to write; replaced atomically, its directory is created.
 
     Returns:

@@ -19,9 +19,6 @@ def retain(path: Path) -> State[str]:
     It leaves an artifact with the runs, and why others stay. Killed at any moment, it leaves no
     half of a run; the next run completes it.
 
-    Args:
-        path: the retention file.
-
     Returns:
         The final state, whose message is how much it was.
 

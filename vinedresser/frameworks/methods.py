@@ -93,7 +93,6 @@ def wrap(owner: type, name: str, wrapper: _Wrapper) -> Callable[[], None]:
 
     Args:
         owner: the class; instances of its subclasses count, too.
-        name: name of the method.
         wrapper: returns the function that is called in the place of a method; receives the instance
             and its bound method; must not raise.
 

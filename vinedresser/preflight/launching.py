@@ -39,7 +39,6 @@ class Preflight:
 
     Attributes:
         steps: number of steps that were watched; 0 if there was no training.
-        verdicts: the verdict of each check.
         code: exit code of the script; None if it was ended.
         output: the last output of the script.
         seconds: CPU seconds of the script and the checks.

@@ -33,7 +33,6 @@ class Share:
     """A latency as a share of another one, measured in turns with it.
 
     Attributes:
-        value: the share.
         low: lower bound of its 95 % interval; None if the spread is not known.
         high: upper bound.
     """

@@ -52,7 +52,6 @@ class Pruned:
         plans: what was removed, round by round.
         proof: what was checked in the last round.
         before: cost before the last round.
-        after: cost after it.
         locked: groups that cannot be pruned, with the reason, by name.
         latency: what was measured in the last round, if it had a target by latency.
         notes: what of the model was not seen, one sentence each: layers that no run on the example

@@ -102,7 +102,6 @@ def read_tensors(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
     """Read the arrays of a safetensors file.
 
     Args:
-        path: the file.
         shapes: name and shape of each array that it must have.
 
     Raises:

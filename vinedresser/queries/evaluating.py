@@ -93,7 +93,6 @@ class Evaluator:
 
         Args:
             pending: returned by the last call of `begin`.
-            values: its arrays.
             receive: receives the result; its time counts as part of the evaluation.
 
         Raises:

@@ -41,7 +41,6 @@ class Numeric(Protocol):
         Args:
             operation: "abs", "-", "log", "exp", "sqrt", "sign", "isnan", "isfinite" or "not". The
                 last three return booleans.
-            x: array of any shape.
         """
 
     def binary(self, operation: str, left: Any, right: Any) -> Any:

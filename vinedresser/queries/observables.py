@@ -50,7 +50,6 @@ class Observables:
     Attributes:
         knows_statistics: some statistics, or sizes of tensors, are known without reading them.
         event, step, mode, rank, time: see `Moment`.
-        numeric: computes with the values.
 
     Args:
         values: functions without arguments by name. Each returns an array or tensor that `numeric`

@@ -47,7 +47,6 @@ class Armed(NamedTuple):
     """The queries of a table at one moment.
 
     Attributes:
-        streams: their streams.
         needs: names, collections and globs that they will read.
         idle: some of them read nothing, although the event is of their mode.
         thinned: those of them that leave the event out to keep the budget of all.

@@ -25,7 +25,6 @@ def compare(
     """Compare the outcome of a replay with what was recorded.
 
     Args:
-        step: the recorded step.
         outcome: outcome of the step, run with the whole batch.
         digest: returns the SHA-256 of a tensor or an array of the framework.
         environment: what differs in the environment; see `differing`.

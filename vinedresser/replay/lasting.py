@@ -47,7 +47,6 @@ def run_again(opened: Snapshot, first: Any, replay: Callable[[Snapshot], Any]) -
     snapshot only.
 
     Args:
-        opened: the snapshot.
         first: what its replay has returned.
 
     Raises:

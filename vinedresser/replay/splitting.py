@@ -92,7 +92,6 @@ def run_split(again: Replay, number: int) -> Split:
     """Run each batch of a step in parts, one after the other, each from the recorded state.
 
     Args:
-        again: the step.
         number: number of parts of a batch; less if it has fewer samples.
 
     Raises:
@@ -115,7 +114,6 @@ def parts_of(
     """Run the parts of each batch.
 
     Args:
-        step: the recorded step.
         number: number of parts of a batch; less if it has fewer samples.
         run: runs the step with some samples of one batch, given as number of the batch and row.
 

@@ -44,7 +44,6 @@ class Replayed:
     """A snapshot that was run again.
 
     Attributes:
-        replay: runs it again.
         outcome: what it computed.
         comparison: how that compares with what was recorded.
     """

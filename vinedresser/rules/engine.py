@@ -103,7 +103,6 @@ class Engine:
         """Report that no step was committed up to a time, in seconds since the epoch.
 
         Args:
-            until: the time.
             started: the start of the processes, for a run without any step; None: unknown.
         """
         if self.begun:

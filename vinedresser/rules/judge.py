@@ -90,7 +90,6 @@ def judge(
     The findings do not depend on whether the run still trains or on how often it is judged.
 
     Args:
-        run: run to judge.
         rules: rules to apply; they are not changed.
         live: make the training commit each step at once, and request its stop (`StopRecord`) when
             a finding stops it. The request names the root cause among all findings. An earlier
@@ -221,7 +220,6 @@ class _Stalls:
     """The findings about silence of one run.
 
     Args:
-        storage: storage of the run.
         live: ask its supervisor where the ranks stand.
     """
 

@@ -84,7 +84,6 @@ def preset_table(name: object, *, where: str = "preset") -> _Table:
     """Return a copy of the rules of a preset, with their settings.
 
     Args:
-        name: name of the preset.
         where: prefix of error messages, such as ``experiment.toml: rules.preset``.
 
     Raises:

@@ -159,7 +159,6 @@ class RuleRunner:
         """Return which data a run lacks for a need that is not met.
 
         Args:
-            need: need that is not met.
             step: step at which it was due; None if there was no step.
         """
         if step is not None and "train" not in self._modes:

@@ -71,7 +71,6 @@ def judge_run(location: str, group: str, spec: Path) -> int:
     """Judge a run until it is over; write errors to standard error.
 
     Args:
-        location: location of the run.
         group: name of the rule group and of its files.
         spec: JSON file with the rules and actions.
 

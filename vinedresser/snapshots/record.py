@@ -68,7 +68,6 @@ class SnapshotRecord(Record):
         contents: models, optimizers, inputs and random states, as a tree (`snapshots.trees`).
         left_out: why something is missing, by its path in the contents.
         inexact: sentences on why a replay may differ.
-        format_version: version of this format.
     """
 
     KEY: ClassVar[str] = "snapshots"

@@ -86,11 +86,7 @@ class Computed:
 
 
 class Fields(tuple[Any, ...]):
-    """The values of a named tuple or a dataclass, by position and as attributes.
-
-    Args:
-        values: values by name.
-    """
+    """The values of a named tuple or a dataclass, by position and as attributes."""
 
     _fields: tuple[str, ...]
 

@@ -41,12 +41,8 @@ class RelayProcess:
     The spool is removed once everything is uploaded, unless ``keep`` is set.
 
     Args:
-        folder: the spool.
         lock: descriptor of its lock, which is passed to the relay.
         keep: keep the spool after the upload.
-
-    Attributes:
-        folder: the spool.
 
     Raises:
         AlreadyARun: the location already holds another run.

@@ -38,7 +38,6 @@ class KnownTrials(NamedTuple):
         trials: the trials, with the distributions of that space.
         finished: number of its finished trials, also of those that do not fit.
         name: name of the other sweep.
-        id: its id.
     """
 
     trials: tuple[FrozenTrial, ...]

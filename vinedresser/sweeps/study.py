@@ -61,7 +61,6 @@ class Study:
         where: prefix of messages, such as ``sweep.toml: sweep``.
 
     Attributes:
-        settings: settings of the sweep.
         space: the search space.
         ended: the trials that have ended, in order; those of an earlier process come first.
 
@@ -254,7 +253,6 @@ class Study:
 
         Args:
             epoch: epoch of the value, from 1; ignored unless above all earlier ones.
-            value: the reported value.
             suspicion: how a rule would end the trial if its outcome were poor.
 
         Returns:
@@ -299,7 +297,6 @@ class Study:
         """Record the end of a trial.
 
         Args:
-            number: number of the trial.
             ending: how it ended.
             result: the value of each objective, if it finished.
             bounded: the value of the metric of each constraint, if it finished.

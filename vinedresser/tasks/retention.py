@@ -159,7 +159,6 @@ def clean(store: Location, policy: Policy, *, delete: bool) -> Cleaned:
 
     Args:
         policy: which.
-        delete: remove it.
 
     Raises:
         ConfigError: see `candidates`.

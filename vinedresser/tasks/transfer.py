@@ -73,11 +73,7 @@ _Contents: TypeAlias = Mapping[str, Callable[[], Iterable[bytes]]]
 
 @dataclass(frozen=True)
 class _Arrival(Record):
-    """A run, sweep or pruning whose files are being written.
-
-    Attributes:
-        id: its id.
-    """
+    """A run, sweep or pruning whose files are being written."""
 
     KEY: ClassVar[str] = "arriving.json"
 
@@ -89,7 +85,6 @@ class _Parcel:
     """A run, or a sweep or pruning with its runs, on its way.
 
     Attributes:
-        id: its id.
         contents: content by key in its folder, that of its record included.
         kind: the record of a sweep or pruning; None: it is a run.
     """
@@ -377,7 +372,6 @@ def _verified(archive: zipfile.ZipFile, size: int) -> dict[str, _Parcel]:
     """Return what an archive has by name, once all checksums are right.
 
     Args:
-        archive: the archive.
         size: its number of bytes.
     """
     members = [member for member in archive.infolist() if not member.is_dir()]

@@ -32,12 +32,10 @@ class ListedRun:
     """A run of the table; may be used by several threads.
 
     Args:
-        store: its store.
         name: its name there.
 
     Attributes:
         name: its name in the store.
-        number: its number in this table.
         revision: revision of the table with its last change.
         row: its row; None until it is read.
     """

@@ -131,7 +131,6 @@ class WatchedStore:
         """Compare runs of the table; see `compare_chosen`.
 
         Args:
-            numbers: their numbers in the table.
             metric: the scalar by which they are ranked; "": see `choose_goal`.
 
         Raises:

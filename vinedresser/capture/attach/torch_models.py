@@ -24,7 +24,6 @@ class _Watched(NamedTuple):
     """A watched model.
 
     Attributes:
-        module: the model.
         name: name under which it is watched; None for no name.
         optimizers: the optimizers that update it.
     """

@@ -98,7 +98,6 @@ class LightningAdapter(Adapter):
 
         Args:
             module: the user's Lightning module, without the wrappers of a strategy.
-            optimizers: optimizers of the module.
             manual: the module calls the optimizers itself; the caller then ends the step after each
                 batch in which it did.
         """
@@ -163,7 +162,6 @@ class _StandIn:
     Its signature is that of the method. Copies and pickles of the object have the original method.
 
     Args:
-        name: name of the method.
         call: called instead of the method, with the method, its args and its kwargs.
     """
 

@@ -38,7 +38,6 @@ class LiveObserver:
         roots: return the paths of the watched models.
 
     Attributes:
-        table: the queries.
         known: see above.
         events: number of the user's events so far, by name.
         offered: names at the latest event of each kind that a query has seen.

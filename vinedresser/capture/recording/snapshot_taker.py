@@ -54,7 +54,6 @@ class SnapshotTaker:
     """Takes the snapshots of one process of a run.
 
     Args:
-        storage: storage of the run.
         settings: when to take them, and how many to keep.
         step: return the current train step.
         report: called with a sentence about a problem.

@@ -52,7 +52,6 @@ def request_capture(
     neither built in nor known to the run needs a regex, modules or types.
 
     Args:
-        storage: storage of the run.
         collections: collections with their new save configs.
         steps: number of train steps until the change is reverted; None: never.
 

@@ -51,9 +51,6 @@ class TrainerRequests:
         world_size: return the number of ranks.
         control: see `Executor`.
         replay: journal of another run, whose changes of parameters are made again.
-
-    Attributes:
-        executor: executes the requests.
     """
 
     def __init__(

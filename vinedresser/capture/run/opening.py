@@ -25,7 +25,6 @@ class OpenedRun:
     """A run that is open for writing.
 
     Attributes:
-        record: record of the run.
         launched: a launcher created the run, and a supervisor writes its exit record.
         upload: upload to the object store; None for a run in a directory.
         failure: why nothing is captured; empty if the run could be opened.

@@ -189,7 +189,6 @@ class FitRecorder:
         """Record rows with their targets and predictions.
 
         Args:
-            sample: the rows.
             prediction: their prediction; None to predict with the current estimator.
         """
         due = recording.due

@@ -180,7 +180,6 @@ class PlainSteps:
         """Handle the value of a loss.
 
         Args:
-            name: name of the loss.
             value: returned value, a number if it is a tensor of one element.
         """
         plain = self._now()

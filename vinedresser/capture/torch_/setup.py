@@ -105,7 +105,6 @@ class SetupNotes(LoopListener):
         """Note what a loss is given; return whether that is new.
 
         Args:
-            name: name of the loss.
             activation: activation whose result it is given; "" if none or unknown.
         """
         if not activation or name in self._activations:
@@ -117,7 +116,6 @@ class SetupNotes(LoopListener):
         """Note labels of a loss before they are recorded.
 
         Args:
-            name: name of the loss.
             paired: whether their rows are those of the captured inputs.
 
         Returns:

@@ -147,7 +147,6 @@ class TrainingState:
         """Capture a scaler's state, and whether gradients were kept, at the end of a train step.
 
         Args:
-            recording: recording of the step.
             forwards: number of calls of the model in it.
             stepped: whether the weights were updated in it, by the optimizer whose steps end the
                 train steps or without any. If not, as those of a model that is trained every fifth

@@ -46,9 +46,6 @@ class DataSet:
         data: a DMatrix, or (X, y) as for the `fit` of an estimator of `xgboost.sklearn`.
         rows: maximum number of rows.
 
-    Attributes:
-        name: name of the set.
-
     Raises:
         ConfigError: `data` is neither.
     """
@@ -131,9 +128,6 @@ class DataSet:
         Only a sample of the training rows may be known; the share is then estimated from it, unless
         more rows are in the sample than could be by chance: evenly strided samples of a set and its
         copy have the same rows.
-
-        Args:
-            train: the training rows.
 
         Returns:
             0 to 1; NaN if the features of one of the sets cannot be read.

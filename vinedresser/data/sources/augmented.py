@@ -28,7 +28,6 @@ class DescribedObject(WrappedObject):
     """An object with attributes.
 
     Args:
-        inner: the object.
         attributes: its line of the manifest.
     """
 

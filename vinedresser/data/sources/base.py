@@ -45,11 +45,7 @@ class DataObject(Protocol):
 
 @dataclass(frozen=True)
 class WrappedObject:
-    """An object of which a subclass changes something; see `DataObject`.
-
-    Args:
-        inner: the object.
-    """
+    """An object of which a subclass changes something; see `DataObject`."""
 
     inner: DataObject
 

@@ -45,8 +45,6 @@ class CachedObject(WrappedObject):
     """An object that is read through the cache.
 
     Args:
-        inner: the object.
-        folder: folder of the cache.
         most: maximum number of bytes in it.
     """
 

@@ -20,7 +20,6 @@ class CategorySizes:
     """Sums from which changes of a column of categories are described.
 
     Args:
-        name: name of the column.
         sample: its values in the baseline, object [rows]; None is missing.
     """
 

@@ -160,7 +160,6 @@ def share_ladder(
 
     Args:
         most: share of the rows with the value that becomes rarer.
-        from_value: that value.
         to_values: those of which one becomes more frequent.
         binning: bins of values.
     """

@@ -40,7 +40,6 @@ def line_chart(
 
     Args:
         markers: findings to mark.
-        size: size of the chart.
         extent: first and last step of the axis; the same in all charts of a page.
         label: accessible name of the chart.
     """

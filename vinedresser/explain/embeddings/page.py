@@ -78,7 +78,6 @@ def write_embeddings(
     """Write the embeddings of all steps: one self-contained HTML file without scripts.
 
     Args:
-        found: the embeddings.
         destination: file to write; replaced atomically, its directory is created.
         title: name of the run.
         classes: names of the classes.

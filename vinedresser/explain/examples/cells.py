@@ -16,7 +16,6 @@ class Cell:
     """Requests with the same prediction and, if it is known, the same true class.
 
     Attributes:
-        predicted: the predicted class.
         true: the true class; None if it is unknown.
         places: the requests, least confident first.
     """

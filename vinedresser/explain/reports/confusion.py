@@ -50,7 +50,6 @@ def confusion(seen: LastBatches, names: Sequence[str]) -> Confusion | None:
     """Count predictions by true class, for the classes with the most errors.
 
     Args:
-        seen: the batches.
         names: class names by class number; classes without a name are named by their number.
 
     Returns:

@@ -60,7 +60,6 @@ class Mispredictions:
     """Wrong predictions of some batches.
 
     Attributes:
-        seen: the batches.
         cells: cells of the confusion matrix off its diagonal, the most frequent first; for labels
             that are not classes, a single cell with the rows of the highest loss.
         wrong: number of wrong rows; None if the labels are not classes.
@@ -111,7 +110,6 @@ def write_mispredictions(found: Mispredictions, destination: str | os.PathLike[s
     """Write the wrong predictions by confusion cell: one self-contained HTML file.
 
     Args:
-        found: the predictions.
         destination: file to write; replaced atomically, its directory is created.
 
     Returns:

@@ -59,7 +59,6 @@ def tiles(
 
     Args:
         images: [batch, ...] as they were explained; each as for `overlays.pixels_of`.
-        result: the explanation.
         classes: names of the model's outputs; others are numbered.
         channels_last: the channels are the last axis.
 

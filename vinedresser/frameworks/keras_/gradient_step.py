@@ -55,7 +55,6 @@ def gradients_by_path(
     """Return the gradients of a model's parameters by path; sparse ones are made dense.
 
     Args:
-        names: names of the model.
         optimizer: the optimizer that they were passed to.
         variables: their variables; None for all that the optimizer was built with.
     """

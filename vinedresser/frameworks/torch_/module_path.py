@@ -25,7 +25,6 @@ def following(
     The hooks are global, which is faster than two for each module.
 
     Args:
-        modules: the modules, by name.
         path: names are appended to it while their modules run.
         passed: called after each module, with the name of one that can read them, and with its
             arguments and results: of the module itself and of the one that called it.

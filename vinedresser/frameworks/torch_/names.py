@@ -64,7 +64,6 @@ class NamedParameter(NamedTuple):
     """A parameter and its names.
 
     Attributes:
-        value: the parameter.
         weight: full name, such as ``weights/conv1.weight`` or ``biases/conv1.bias``.
         gradient: full name of the gradient, such as ``gradients/conv1.weight``.
         output_axis: axis of the layer's outputs.

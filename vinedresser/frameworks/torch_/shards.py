@@ -17,7 +17,6 @@ class Shard:
     """One rank's part of a tensor that is cut along one axis.
 
     Attributes:
-        tensor: the part.
         number: number of the part, from 0.
         parts: number of parts.
     """

@@ -38,7 +38,6 @@ class RunNote(Record):
     """A run in a directory that MLflow shows as running.
 
     Attributes:
-        id: id of the run.
         directory: the run directory, absolute, or the URL of the run.
         owner: identity of the process that made it.
         tracking: its `TrackingRecord` as JSON.
@@ -77,7 +76,6 @@ def note_run(
     """Note a run that this process has made.
 
     Args:
-        run_id: id of the run.
         tracking: its MLflow run.
 
     Raises:
@@ -91,7 +89,6 @@ def forget_run(location: Location, tracking: TrackingRecord, kind: type[RunNote]
     """Remove the note on a run that is settled, if there is one.
 
     Args:
-        location: location of the run.
         tracking: its MLflow run.
 
     Raises:
@@ -104,7 +101,6 @@ def stored_tracking(location: Location, storage: Storage) -> TrackingRecord | No
     """Return the tracking record of a run; of a damaged one, what the note on the run says.
 
     Args:
-        location: location of the run.
         storage: where its records are.
 
     Returns:

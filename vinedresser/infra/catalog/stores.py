@@ -52,7 +52,6 @@ class Owner:
     """The process for which a run was made, which may be alive and will settle the run then.
 
     Attributes:
-        process: the process.
         sign: what was last heard of the run, or of all of its runs if this one was not started;
             None for a process of this machine.
         waits: the run was not started.

@@ -89,7 +89,6 @@ def explain_alerts(name: str, folder: Path, deployment: str) -> None:
     replaced.
 
     Args:
-        name: name of the monitor.
         folder: folder of its state, which identifies it.
         deployment: id of the deployment.
 

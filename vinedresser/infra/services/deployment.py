@@ -62,7 +62,6 @@ def make_deployment(
     Args:
         entrypoint: ``package.module:flow``.
         parameters: parameters of the flow, as JSON types with absolute paths.
-        directory: working directory of the flow.
         schedule: when to run it; None: on demand only.
         pool: the work pool; the default pool is created if it does not exist.
         queues: a run that is due during another one waits.

@@ -103,7 +103,6 @@ def emit_run(
     """Emit a run that has ended, as a span and in metrics, if `start_telemetry` has set them up.
 
     Args:
-        name: name of the run.
         began: seconds since the epoch.
         ended: likewise.
         failed: why it did not finish; "" if it did.

@@ -118,9 +118,6 @@ class Criterion(ABC):
     def score(self, group: GroupTensors) -> Floats:
         """Return float64 [channels], finite.
 
-        Args:
-            group: the group with its tensors.
-
         Raises:
             PruningError: the group lacks what the criterion needs.
         """

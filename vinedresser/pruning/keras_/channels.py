@@ -23,7 +23,6 @@ class Labelled:
     Attributes:
         labels: int64, of the tensor's rank; the label of each element, 0 for none. An axis along
             which labels do not change has length 1.
-        shape: the shape of the tensor.
     """
 
     labels: Indices

@@ -57,7 +57,6 @@ def run_graph(graph: Any, inputs: Sequence[Any], visit: _Visit) -> Any:
 
     Args:
         graph: what `functional_of` returned.
-        inputs: the value of each input.
         visit: called with each node and its arguments, in which values stand for symbolic tensors;
             returns the value of its output, or a structure of several.
 

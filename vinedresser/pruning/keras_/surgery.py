@@ -268,7 +268,6 @@ def _changed_key(removal: Removal, node: Any, args: tuple[Any, ...]) -> tuple[An
     """Return the arguments of an item access after a removal: other bounds and indices.
 
     Args:
-        node: the node of the access.
         args: its positional arguments: the tensor and the key.
     """
     (tensor,) = removal.trace.arguments[id(node)]

@@ -209,7 +209,6 @@ def _drawn_passes(
     Args:
         model: see `explored`.
         example: see `explored`.
-        training: the mode.
         seen: the operators of other passes; those of this mode are added.
         reached: names of the parameters that they reached; more are added.
     """

@@ -118,7 +118,6 @@ class Example:
 
         Args:
             model: a copy of the user's model, in evaluation mode; see `in_pass`.
-            one: the pass.
             modes: what sees the operators first, the last of them before the others.
         """
         with ExitStack() as stack:

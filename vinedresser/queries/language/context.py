@@ -51,7 +51,6 @@ class Wholes(NamedTuple):
 
     Attributes:
         labels: a label for each tensor; None without grouping.
-        arrays: the tensors.
         sizes: numbers of their elements.
     """
 
@@ -78,7 +77,6 @@ class KnownPiece(NamedTuple):
     """Statistics of one tensor that are known without its elements.
 
     Attributes:
-        label: label of the tensor.
         size: number of its elements; None if it is unknown.
     """
 

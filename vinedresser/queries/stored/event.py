@@ -61,7 +61,6 @@ class StoredEvent(Observables):
         offer: what it offers.
         numbers: the names that are numbers of the record itself, such as its step.
         row: returns the row of a matrix.
-        tensor: reads a tensor.
         sizes: numbers of elements of the run's tensors, as far as they are known.
     """
 

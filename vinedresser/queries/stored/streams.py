@@ -108,11 +108,7 @@ class Streams(Mapping[str, "Stream"]):
 
 
 class Stream(Sequence[Answer]):
-    """The stored answers to a standing query, in the order of their times.
-
-    Attributes:
-        name: name of the stream.
-    """
+    """The stored answers to a standing query, in the order of their times."""
 
     def __init__(self, name: str, answers: Sequence[Answer]) -> None:
         self.name = name

@@ -32,7 +32,6 @@ class ReplayedKeras:
     """A snapshot of a Keras model that was run again.
 
     Attributes:
-        replay: runs it again.
         outcome: what it computed.
         comparison: how that compares with what was recorded.
     """
@@ -61,7 +60,6 @@ def replay_with(snapshot: Snapshot, parts: KerasParts, whose: str, *, eager: boo
     """Run the step of a snapshot again with models that are there.
 
     Args:
-        parts: the models.
         whose: what has built them, for messages.
         eager: see `replay`.
 

@@ -63,7 +63,6 @@ def trains(module: nn.Module, recorded: RecordedModel) -> bool:
     """Return whether a call of a model may be one for an update.
 
     Args:
-        module: the model.
         recorded: its recorded state.
     """
     if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:

@@ -56,7 +56,6 @@ class StepUser(Protocol):
         """Use complete gradients before an update, and end the process, or let the script go on.
 
         Args:
-            watched: the step.
             optimizer: the optimizer that is about to use them; None if none did.
         """
 
@@ -92,7 +91,6 @@ class ScriptStep(LoopListener):
     first call in it, and are not updated before the step is complete.
 
     Args:
-        step: the recorded step.
         batches: its inputs, or some of their samples.
         user: uses the step.
 

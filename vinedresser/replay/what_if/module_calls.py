@@ -18,7 +18,6 @@ def during_calls(
     """Call functions at the beginning and at the end of each call of a module.
 
     Args:
-        model: the module.
         begin: gets its positional and keyword arguments.
         end: gets its output.
     """

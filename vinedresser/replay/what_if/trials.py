@@ -65,7 +65,6 @@ class Unchanged:
     """Steps without a change, and what was seen in them.
 
     Attributes:
-        course: the steps.
         pace: share of their norm by which the weights moved in a step.
         batches: number of different batches.
         half: dtype of half precision that the step uses, or None.

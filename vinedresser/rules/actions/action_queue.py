@@ -22,7 +22,6 @@ class ActionQueue:
     """Takes actions in order, in a separate thread.
 
     Args:
-        name: name of the thread.
         over: called with each action that has ended, its context and its result.
     """
 

@@ -59,7 +59,6 @@ class _Fired:
     Attributes:
         first: the first of them.
         count: their number.
-        last: step of the last one.
         gap: largest number of steps between two of them.
         names: actions that send messages about them.
         subjects: number of findings by what they compare; many rules report each tensor once.

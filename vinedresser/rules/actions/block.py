@@ -22,11 +22,7 @@ _TIMEOUT = 60.0
 
 
 class BlockAction:
-    """Sends a message by ``notify`` of a block; the type of the block decides what becomes of it.
-
-    Args:
-        settings: the block.
-    """
+    """Sends a message by ``notify`` of a block, whose type decides what becomes of it."""
 
     name: ClassVar[str] = "notify"
 

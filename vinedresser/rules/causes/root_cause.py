@@ -21,7 +21,6 @@ class RootCause(NamedTuple):
     """A finding, and the findings that it explains.
 
     Attributes:
-        finding: root cause.
         symptoms: findings of other rules that it can have caused, in the order in which they were
             made.
         repeats: other findings of its rule that it explains, such as an earlier warning.

@@ -23,7 +23,6 @@ class SuspicionRecord(Record):
     """The suspicions of a rule group at the last value of a metric (`Rule.suspicion`).
 
     Attributes:
-        step: step of the value.
         findings: findings that would stop the run if the outcome were bad, in the rules' order.
     """
 

@@ -51,7 +51,6 @@ class ClassNumbers:
 
         Args:
             loss: name of the loss.
-            identity: identity of the loss.
             rows: input rows, float64 [rows, features], and their targets (`Baseline.fitted_rows`).
         """
         if identity is None or identity.loss not in REGRESSION or rows is None:

@@ -89,7 +89,6 @@ class Given(NamedTuple):
     """Input of a check.
 
     Attributes:
-        identity: identity of the loss.
         compared: labels and predictions that it compared.
         targets: its labels, of a batch of one row those of the first batches (`Guessing.targets`).
         form: properties of the predictions.

@@ -40,11 +40,7 @@ class Growth(NamedTuple):
 
 
 class RecentPast:
-    """Recent losses and gradient norms of one rank.
-
-    Attributes:
-        gradients: recent gradient norms.
-    """
+    """Recent losses and gradient norms of one rank."""
 
     def __init__(self) -> None:
         self.gradients = GradientNorms()

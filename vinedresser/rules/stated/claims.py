@@ -33,7 +33,6 @@ class Breach(NamedTuple):
     Attributes:
         since: first step at which it was not met.
         name: what is compared; "" if it cannot be told whether it is met.
-        value: its value.
         limit: what it was compared with.
         seen: the observation.
     """
@@ -94,8 +93,6 @@ class Claimed(ABC):
     """Judges one expectation; a pure fold.
 
     Attributes:
-        line: the expectation.
-        done: it is judged.
         unreached: the run ended before the point at which it is judged.
     """
 

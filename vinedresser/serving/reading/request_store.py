@@ -250,9 +250,6 @@ class RequestStore:
     def inputs_of(self, ids: Sequence[object]) -> dict[str, Any]:
         """Return the full inputs of requests, as far as an alert asked for them.
 
-        Args:
-            ids: ids of the requests.
-
         Returns:
             The input of each found id, without the axis of the requests: an array, or a mapping of
             named parts, in which values of lists are as in JSON.

@@ -57,7 +57,6 @@ class Batch(NamedTuple):
     """Requests of several calls with inputs and outputs of the same form.
 
     Attributes:
-        ids: ids of the requests.
         times: arrival of each; float64 [rows].
         probabilities: probability with which each was recorded; float64 [rows].
         inputs: inputs by name of the part.

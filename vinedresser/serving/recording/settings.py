@@ -14,7 +14,6 @@ class Settings:
     """What to record and where.
 
     Attributes:
-        folder: folder of the service.
         features: names of features; see `describe`.
         classify: how to read predictions; see `describe`.
         sample: share of the requests to record.

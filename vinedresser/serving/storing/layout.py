@@ -114,10 +114,8 @@ class AlertRequest(Record):
 
     Attributes:
         alert: name of the alert; a second request of the same name is not made.
-        ids: ids of the requests.
         following: number of further requests of each process whose inputs are to be written.
         until: end of the wait for further requests, seconds since the epoch.
-        time: time of this request.
     """
 
     KEY: ClassVar[str] = "alerts"

@@ -55,9 +55,7 @@ class RequestLog:
     not recorded, so a process without requests leaves nothing.
 
     Args:
-        folder: folder of the service.
         kind: beginning of the names of its run directories.
-        process: this process.
         label: its name in them; see `process_name`.
         most_bytes: size at which a run directory is full.
         most_seconds: age at which it is closed.

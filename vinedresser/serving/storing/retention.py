@@ -66,7 +66,6 @@ def enforce_limits(
     Run directories that a living process writes are left alone.
 
     Args:
-        folder: folder of the service.
         most_bytes: bytes that all its run directories may have.
         most_seconds: age at which a run directory is removed, and labels and alerts.
         each_bytes: size at which a run directory is closed; none counts for more than twice of it,

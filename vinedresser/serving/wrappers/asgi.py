@@ -29,8 +29,6 @@ class RequestMiddleware:
     lifespan of the application.
 
     Args:
-        app: the application.
-        recorder: records the requests.
         paths: paths whose requests are recorded; None: all.
         read: returns inputs and outputs from the decoded bodies of request and response; None:
             `_read_bodies`.

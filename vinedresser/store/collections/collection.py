@@ -193,7 +193,6 @@ class Collection:
         """Return the collection with module objects and types replaced by paths.
 
         Args:
-            modules: all modules by path.
             path_of: returns the path of a module object; None if unknown.
         """
         if self.name == _ACTIVATIONS:
@@ -250,7 +249,6 @@ class Collection:
         """Create a collection from a table.
 
         Args:
-            name: name of the collection.
             document: ``regex``, ``modules``, ``types``, ``kinds``, and either ``save``, a list of
                 tables with `SaveConfig`'s attributes, or these attributes themselves.
 

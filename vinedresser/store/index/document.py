@@ -41,7 +41,6 @@ def unseal(kind: str, sealed: bytes, parse: Callable[[bytes], object] = json.loa
     """Return the inner value of a sealed object.
 
     Args:
-        sealed: the object.
         parse: reads its JSON; `Document` checks what the faster default lets pass.
 
     Raises:

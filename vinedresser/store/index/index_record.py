@@ -76,7 +76,6 @@ class AliasGroup(NamedTuple):
     """Aliases of stored tensors at the same rows.
 
     Attributes:
-        layout: the aliases and the stored tensors.
         rows: rows of the segment at which they apply; int64 [n], ascending; None: all.
     """
 
@@ -92,9 +91,7 @@ class IndexRecord:
         rank: rank of the process that wrote it.
         seq: its number, from 0 without gaps.
         size: size of the segment file in bytes.
-        rows: its records.
         columns: its scalars and statistics.
-        tensors: its tensors.
         aliases: aliases of these tensors.
         dropped: number of records lost since the previous segment.
     """

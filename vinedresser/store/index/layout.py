@@ -35,7 +35,6 @@ class TensorLayout(_Layout):
         shapes: their shapes, without the axis of the rows.
 
     Attributes:
-        row_bytes: bytes of one row of each tensor.
         starts: for each tensor, the bytes of one row of all blocks before its own; its block begins
             at this number times the number of rows.
     """

@@ -70,7 +70,6 @@ class Step:
         ordinal: position among the records of its rank, from 0.
 
     Args:
-        columns: columns of its segment.
         row: row of its segment.
     """
 

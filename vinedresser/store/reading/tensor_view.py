@@ -26,7 +26,6 @@ class TensorView:
     """One tensor's values and statistics, read on demand; created by `Run.tensor`.
 
     Args:
-        name: name of the tensor.
         histories: histories of the run's ranks.
         problems: collects corrupt data.
 

@@ -112,7 +112,6 @@ class Segment:
         """Decode the content of a matrix's span; see `matrix`.
 
         Args:
-            group: group of the matrix.
             content: content of its span; None if the segment is missing.
 
         Raises:
@@ -254,7 +253,6 @@ class Segment:
 
         Args:
             name: name of the tensor, for messages.
-            piece: the rows.
             content: content of their span; None if the segment is missing.
             problems: collects corrupt data.
 

@@ -166,7 +166,6 @@ def _gpu_troubles(models: Sequence[str], named: Sequence[str]) -> Iterator[Check
     """Yield why a training may not use the GPUs.
 
     Args:
-        models: their models.
         named: the names of those that this process may use.
     """
     unknown = [name for name in named if name.isdecimal() and int(name) >= len(models)]

@@ -83,7 +83,6 @@ def bring_to_end(location: Location, grace: float) -> None:
     """Wait for the end of a run whose owner is gone, and settle it.
 
     Args:
-        location: location of the run.
         grace: seconds that it has for its checkpoint.
 
     Raises:

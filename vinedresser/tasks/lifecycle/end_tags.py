@@ -119,7 +119,6 @@ def description(judged: Verdict, tracking: TrackingRecord | None) -> str:
     """Return the head of the page of a run in Markdown: the verdict in words, then the findings.
 
     Args:
-        judged: verdict on the run.
         tracking: its MLflow run, whose page shows the text and links the report; None: no links.
     """
     words = judged.words

@@ -96,7 +96,6 @@ def send_metrics(location: Location, tracking: TrackingRecord | None = None) -> 
     Train steps are thinned out (`thin`); every evaluation is sent.
 
     Args:
-        location: location of the run.
         tracking: its MLflow run; None: read from the run.
 
     Raises:

@@ -43,9 +43,7 @@ def begin_tracking(
     """Create the MLflow run of a run that is prepared, and note it.
 
     Args:
-        place: place of the run.
         storage: its directory.
-        run: its record.
         tracking: where MLflow keeps it, without a run.
 
     Raises:
@@ -113,7 +111,6 @@ def original_of(
     Args:
         location: a run, or the store of a sweep or pruning.
         kind: the class of its record.
-        own_id: its id.
         tracking: where MLflow keeps it.
         timeout: see `directory_of`.
 

@@ -125,7 +125,6 @@ class RunMaker:
         """Make a run under the first free name of NAME, NAME-2, NAME-3 and so on.
 
         Args:
-            spec: the run to make.
             remedy: the stopped run that it replaces, if any.
             restart: the failed run that it begins again, if any.
             parent: id of the MLflow run under which it is shown; "" for the maker's.

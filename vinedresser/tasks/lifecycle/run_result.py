@@ -46,7 +46,6 @@ class RunResult:
     """The result of a run: one row of the summary table.
 
     Attributes:
-        name: name of the run.
         directory: run directory, or its URL on an object store.
         losses: last training loss by name.
         metrics: last value of each metric, from an evaluation if there was one.

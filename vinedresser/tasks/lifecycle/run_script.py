@@ -118,7 +118,6 @@ def prepare_script(directory: Path, script: Script, *, place: Location | None = 
     """Turn a directory into the run of a script, and return its place.
 
     Args:
-        script: the script to run.
         place: location of the run; None: its directory.
 
     Raises:

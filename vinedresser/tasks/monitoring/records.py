@@ -67,7 +67,6 @@ class MonitorRecord(Record):
 
     Attributes:
         id: an id, which identifies its MLflow run.
-        name: name of the monitor.
         life: number of the life, from 1.
         created: seconds since the epoch.
         settings: settings that cannot change in its life.

@@ -56,7 +56,6 @@ def tell_end(
     removed, MLflow is told only that.
 
     Args:
-        store: store of its runs.
         kind: whether it is a sweep or a pruning.
         tracking: its MLflow run, as its runs' parent.
         status: final status of the run.

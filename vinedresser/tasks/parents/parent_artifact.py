@@ -26,7 +26,6 @@ def leave_parent_artifact(
         name: name of the sweep or pruning.
         sentences: the result in words; empty ones are left out.
         table: the header and the rows.
-        page: the page about it.
         tracking: its MLflow run, as its runs' parent.
     """
     header, *rows = table

@@ -83,7 +83,6 @@ def end_removed_parent(store: Location, kind: type[ParentRecord], tracking: Trac
     """End the MLflow run of a sweep or pruning whose folder was removed.
 
     Args:
-        store: store of its runs.
         kind: whether it was a sweep or a pruning.
 
     Raises:

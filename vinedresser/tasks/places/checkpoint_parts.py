@@ -80,7 +80,6 @@ def fault_of(storage: Storage, keys: Sequence[str], ranks: int) -> str:
 
     Args:
         storage: the run directory.
-        keys: keys of the files of the checkpoint.
         ranks: number of ranks of the run.
 
     Raises:
@@ -203,7 +202,6 @@ def _archive_damage(file: io.FileIO, end: int, *, several: bool) -> str:
     """Return which entry of a ZIP archive is damaged.
 
     Args:
-        file: the archive.
         end: its size in bytes.
         several: it is a sequence of archives, as of the tensors in a .distcp file.
     """

@@ -37,7 +37,6 @@ class RunPlace:
     """A run directory on this machine, in which the run is made and stays.
 
     Attributes:
-        directory: directory in which the run is made.
         additional: places of the additional runs of its script that have begun so far.
         arrived: places of those runs that are complete in their store, after `complete`.
         recorded: whether MLflow has all of its metrics.

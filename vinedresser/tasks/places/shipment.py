@@ -41,7 +41,6 @@ class Shipment:
     """A run that is prepared but not started.
 
     Attributes:
-        name: name of the run.
         location: URL of the run, or the path of its directory on a shared file system.
         files: text of each file in its directory by key; empty if the directory is shared.
         python: interpreter of the flow, which the worker replaces with its own.

@@ -36,7 +36,6 @@ class PruningResult:
     """The result of a pruning.
 
     Attributes:
-        name: name of the pruning.
         store: store of its rounds.
         rounds: records of the complete rounds, from round 0, the unpruned model.
         chosen: the round that is the result, and why; None if there is none.
@@ -178,7 +177,6 @@ def leave_pruning_artifact(
     """Leave an artifact on Prefect's pages: the rounds, and which one is the result.
 
     Args:
-        pruned: its result.
         tracking: MLflow's run of it, as the rounds' parent.
     """
     chosen = pruned.chosen

@@ -57,7 +57,6 @@ class RoundRuns:
     """A round: one run, or several if one crashed or was replaced.
 
     Attributes:
-        number: number of the round.
         attempts: its last run, and those that replaced it because a rule had stopped it; None
             before the first.
     """

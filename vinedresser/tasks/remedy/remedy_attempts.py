@@ -58,7 +58,6 @@ class RemedyAttempts:
     """A run, and the attempts that replace it.
 
     Args:
-        place: place of the run.
         spec: specification from which it was made.
         settings: maximum number of attempts, and where they begin.
         tracking: its MLflow run.
@@ -207,7 +206,6 @@ class RemedyAttempts:
         """Return a run that resumes from the last checkpoint, and what it begins from.
 
         Args:
-            spec: the run.
             resume: the script's parameter for the path of a checkpoint.
         """
         runs = {place.name: place.location for place in self.places}

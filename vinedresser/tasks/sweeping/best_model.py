@@ -45,7 +45,6 @@ def best_problems(store: Location, best: Iterable[Trial]) -> list[str]:
     """Return a sentence for each of the best trials in which rules found a problem.
 
     Args:
-        store: store of the trials.
         best: the best trial, or the Pareto front.
     """
     found = []
@@ -65,10 +64,6 @@ def missing_model(store: Location, name: str) -> str:
     """Return why there is no model of a finished trial that could be registered; "" if there is.
 
     What cannot be looked up now is told when it is registered.
-
-    Args:
-        store: store of the trials.
-        name: name of the trial.
     """
     try:
         run, uri, tracking = _run_of(store, name)
@@ -90,7 +85,6 @@ def register_best(
     checkpoint. A trial in which rules found a problem is not registered.
 
     Args:
-        store: store of the trials.
         settings: settings of the sweep, which name the registered model.
         best: its best trial; empty if none has finished.
 

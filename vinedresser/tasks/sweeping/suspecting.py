@@ -26,7 +26,6 @@ class Suspects:
     quick training takes no longer than judging it.
 
     Args:
-        storage: storage of the run.
         groups: its rule groups.
         name: name of the trial.
     """

@@ -47,7 +47,6 @@ class SweepResult:
     """The result of a sweep.
 
     Attributes:
-        name: name of the sweep.
         store: store of its trials.
         trials: trials that have begun, by number.
         best: the best trial, or the Pareto front; empty if none finished.
@@ -133,7 +132,6 @@ def sweep_result(
     """Return the result of a sweep that is over.
 
     Args:
-        runner: runner of the sweep.
         tracking: MLflow's run of it, as the trials' parent.
         problems: what went wrong beside the trials.
     """
@@ -162,7 +160,6 @@ def finish_sweep(sweep: Sweep, swept: SweepResult, tracking: TrackingRecord) -> 
     Of a sweep whose folder was removed, MLflow is told the end.
 
     Args:
-        swept: its result.
         tracking: MLflow's run of it, as the trials' parent.
 
     Returns:
@@ -229,7 +226,6 @@ def leave_sweep_artifact(sweep: Sweep, swept: SweepResult, tracking: TrackingRec
     """Leave an artifact on Prefect's pages: the best trials, and those with a fault.
 
     Args:
-        swept: its result.
         tracking: MLflow's run of it, as the trials' parent.
     """
     broken = [trial for trial in swept.trials if trial.ending.rule and trial not in swept.best]

@@ -68,7 +68,6 @@ class _GraphTable:
     """Symbolic tensors of the function that is being traced, each with all of its names.
 
     Attributes:
-        names: names of the tensors in the table.
         unreachable: names of tensors inside a loop or branch of the graph, which a function cannot
             return.
     """

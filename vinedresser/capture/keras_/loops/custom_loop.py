@@ -116,7 +116,6 @@ class CustomLoop:
         """Record the value of a loss function.
 
         Args:
-            name: name of the loss.
             value: its value; a tensor of any shape, or a nesting of tensors.
             arguments: positional arguments of the call.
         """

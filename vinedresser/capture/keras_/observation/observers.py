@@ -84,7 +84,6 @@ class UpdateGuard(Protocol):
         """Run one execution of Keras's train function, or a function of the user.
 
         Args:
-            execute: runs it.
             again: runs it again on a batch; only for functions compiled by XLA.
         """
 

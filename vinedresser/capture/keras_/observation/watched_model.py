@@ -40,7 +40,6 @@ class WatchedModel:
     Attributes:
         names: names of its layers and variables.
         writer: writes captured tensors into recordings.
-        counter: counts optimizer steps.
         busy: whether a loop of Keras is running the model, which captures by itself.
         bare: whether it stands for variables without a model, and is never called.
         guard: looks at its gradients, and takes snapshots of its steps; None: nobody wants any.

@@ -133,7 +133,6 @@ class TorchCopier:
         The copy is read-only and valid until the recording is delivered.
 
         Args:
-            recording: recording of the copy.
             value: the tensor; if it has changed since, there is no copy.
         """
         found = recording.kept.get(id(value))

@@ -42,7 +42,6 @@ class _Call(NamedTuple):
     """A call of a module in progress.
 
     Attributes:
-        path: path of the module.
         name: name of the call, such as "conv1" or "conv1#1".
         is_activation: the module is an activation, so the functions it calls are not captured.
         terms: the call as part of the loss's decomposition; None if it is no part of it.

@@ -16,7 +16,6 @@ def report_missing_forward(recording: Recording, root: nn.Module, shield: Shield
     """Report a step in which tensors of a forward are due, but the model was not called.
 
     Args:
-        recording: recording of the step.
         root: the model as the training should call it.
         shield: reports the problem.
     """

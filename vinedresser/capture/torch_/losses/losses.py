@@ -37,7 +37,6 @@ class Losses:
 
         Args:
             recording: receives the value.
-            name: name of the loss.
             value: nesting of tensors; numbers are averaged over batches, of others the first batch
                 is kept.
             batch: number of samples; None: unknown.

@@ -89,7 +89,6 @@ class Overdue(Generic[A]):
             optimizer: the other optimizer.
             adapter: adapter of its model.
             awaited: the optimizer that ends steps; None if it is gone.
-            model: its model.
             assumed: whether it is only assumed to.
 
         Returns:

@@ -20,7 +20,6 @@ class _Before(NamedTuple):
     """Parameters before a step.
 
     Attributes:
-        asked: the parameters.
         values: copies of their values; read-only.
     """
 

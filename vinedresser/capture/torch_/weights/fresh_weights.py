@@ -126,7 +126,6 @@ def _as_expected(values: NDArray[np.float64], variance: float, fourth: float) ->
 
     Args:
         values: [values].
-        variance: variance of the distribution.
         fourth: its fourth moment as a multiple of the squared variance.
     """
     mean = abs(float(values.mean())) <= _SURE * math.sqrt(variance / len(values))

@@ -34,7 +34,6 @@ def end_worker(
     """End a worker after its flow runs, which become Cancelled.
 
     Args:
-        worker: identity of the worker.
         ask: sends a request to the API of its server: method, path, body; raises OSError.
         grace: seconds that the flow runs have before they are killed.
     """

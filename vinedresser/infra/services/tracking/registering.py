@@ -42,7 +42,6 @@ def register_model(
         model: name of a folder of the run's artifacts, or what the script has logged.
         name: name of the registered model, created if missing.
         alias: alias that the version gets, taken from any other.
-        tags: tags of the version.
 
     Returns:
         The number of the version.
@@ -88,7 +87,6 @@ def logged_model(uri: str, experiment_id: str, run_id: str) -> LoggedModel | Non
 
     Args:
         uri: tracking URI.
-        experiment_id: id of the run's experiment.
         run_id: id of the MLflow run.
 
     Raises:

@@ -108,7 +108,6 @@ def directory_of(
 
     Args:
         uri: tracking URI.
-        experiment_id: id of its experiment.
         run_tag: its `RUN_TAG`.
         timeout: seconds to retry while the database is locked or the server unavailable; None: it
             is called once.

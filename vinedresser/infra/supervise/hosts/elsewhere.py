@@ -7,7 +7,6 @@ class RankElsewhere:
     """A rank whose process another one has started, as that one reports it.
 
     Attributes:
-        number: the rank.
         running: whether it may be running.
         code: its exit code, or the negative number of the signal that ended it.
         said: the last line of its error; "" if there is none.

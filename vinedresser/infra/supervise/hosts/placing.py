@@ -52,7 +52,6 @@ class Placing(NamedTuple):
     """The place of a process among those that a launcher has started.
 
     Attributes:
-        ranks: the ranks that it starts.
         local_rank: number of the first of them among the ranks of its machine.
         local_size: number of ranks on its machine.
     """

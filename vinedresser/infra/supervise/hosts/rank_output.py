@@ -19,7 +19,6 @@ class RankOutput:
     """Copies the log of a rank to the common log, line by line, and shows it.
 
     Args:
-        common: the common log.
         outlets: where its output is shown.
     """
 

@@ -52,7 +52,6 @@ def settle(directory: str | os.PathLike[str], *, grace: float | None = None) -> 
     exit record stays as it is; the returned end is what else is known.
 
     Args:
-        directory: the run directory.
         grace: seconds for the trainer's checkpoint; None: as it was launched.
 
     Returns:

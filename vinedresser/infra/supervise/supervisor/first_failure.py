@@ -13,7 +13,6 @@ class Ended(Protocol):
     """A rank that has ended.
 
     Attributes:
-        number: the rank.
         lost: why its end is not known, one sentence; "" if it is.
     """
 

@@ -19,7 +19,6 @@ class Limits:
     """Tells when a run is over its limit of time or memory.
 
     Args:
-        settings: the limits.
         members: returns the ids of the living processes of the run.
     """
 

@@ -19,17 +19,12 @@ class Rank:
     """One rank of a run: its process, its output and its end.
 
     Args:
-        number: the rank.
-        trainer: its process.
         deliver: receives the lines of its output.
         outlets: where its standard output and error are shown.
         selector: calls the key's data when ready.
 
     Attributes:
-        number: the rank.
-        trainer: its process.
         complaint: what its standard error says about a failure.
-        pumps: of its outputs.
         running: whether it has not ended.
         cut_off: whether it was killed while it ended because of an error.
         lost: "", since its end is known; see `RankElsewhere`.

@@ -30,9 +30,6 @@ class ReservedPorts:
         count: number of ports.
         address: address of this machine at which the other ranks reach them.
 
-    Attributes:
-        numbers: the ports.
-
     Raises:
         OSError: no port is free, or the address is not that of this machine.
     """
@@ -78,7 +75,6 @@ def rank_environment(
 
     Args:
         launch: the number of ranks and of the GPUs of each.
-        shared: the environment that all ranks share.
         part: the ranks of this process, and where all of them meet.
         rank: number of one of them.
     """

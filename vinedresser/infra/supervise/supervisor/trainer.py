@@ -56,7 +56,6 @@ class Trainer:
         environment: its complete environment.
 
     Attributes:
-        identity: its process.
         ended: a descriptor that becomes readable when it ends.
         outputs: its standard output and error, unbuffered.
 

@@ -100,7 +100,6 @@ class Call:
         """State that an axis of a weight reads channels.
 
         Args:
-            variable: the weight.
             axis: its input axis.
             labels: int64 [size]: the channel that each position reads, 0 for none.
         """

@@ -23,7 +23,6 @@ def _tie(call: Call, labels: Indices, axis: int, variables: dict[str, Any]) -> N
 
     Args:
         labels: int64 [size of the axis].
-        axis: the axis of each variable.
         variables: variables by role; None for those that the layer does not have.
     """
     reason = f"{call} has parameters for what is not a channel"

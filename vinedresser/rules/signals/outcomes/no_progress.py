@@ -25,9 +25,7 @@ class LossTrajectory(NamedTuple):
     """The trajectory of a loss without progress.
 
     Attributes:
-        name: name of the loss.
         kind: "thrown_up" far above its start, "lost" after a fall, or "standing".
-        progress: progress of the loss.
         blown: whether the loss stays far above its first value, which is then its start.
         start: reference value of the loss.
         start_error: standard error of the start.
@@ -95,7 +93,6 @@ class NoProgress(Signal):
         outcome: progress of losses and metrics.
         since: first step without progress; None while there is progress.
         asked: whether the last step allowed a new decision.
-        last: last train step.
     """
 
     def __init__(self, patience: int, drop: float, rise: float) -> None:

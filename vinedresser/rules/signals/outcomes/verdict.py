@@ -29,7 +29,6 @@ def gain_in_words(series: FitSeries, gain: Gain, simple: float | None) -> str:
 
     Args:
         series: predictions and labels of a loss.
-        gain: their gain.
         simple: gain of simple models on the same rows; None if it is unknown or tells nothing.
     """
     if series.task == "values":

@@ -35,7 +35,6 @@ class Jump(NamedTuple):
     Attributes:
         last: step of the last check before it.
         first: step of the first check after it.
-        before, after: learning rates.
         levels: median of the losses before it by name.
     """
 
