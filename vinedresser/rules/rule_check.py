@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vinedresser.errors import ConfigError
-from vinedresser.rules.base import Rule
 from vinedresser.rules.custom_rules import references_in
 from vinedresser.rules.engine import Engine
+from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.reader import open_run
-from vinedresser.store.records import ChecksRecord, ClaimRecord
+from vinedresser.store.reading.step import Step
+from vinedresser.store.records import ChecksRecord
 
 __all__ = ["RuleCheck", "try_rules"]
 
@@ -65,14 +66,24 @@ def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> RuleCheck:
         names = references_in(Path(name), "rules") if name.endswith(".py") else [name]
         whole |= dict.fromkeys(names, settings)
     rules = rules_from_table(whole)
+    recorded = open_run(run)
+    if not recorded.status.over:
+        raise ConfigError(f"{run}: is still running; try rules on a run that is over")
+    steps = 0
+
+    def count(_step: Step, _engine: Engine) -> None:
+        nonlocal steps
+        steps += 1
+
     began = time.perf_counter()
-    findings, checks, steps = _judged(rules, run)
+    findings = judge(recorded, rules, on_step=count)
     seconds = time.perf_counter() - began
-    again, _, _ = _judged(rules, run)
+    again = judge(recorded, rules)
+    assert findings.checks is not None, "a run was judged"
     failed = dict.fromkeys(finding.rule for finding in findings if _FAILED in finding.seen)
     return RuleCheck(
         run=run,
-        checks=checks,
+        checks=findings.checks,
         findings=tuple(findings),
         steps=steps,
         seconds=seconds,
@@ -83,21 +94,3 @@ def try_rules(table: Mapping[str, Mapping[str, Any]], run: str) -> RuleCheck:
 
 # Wording of `RuleRunner`.
 _FAILED = "the rule itself failed"
-
-
-def _judged(rules: Iterable[Rule], location: str) -> tuple[list[Finding], ChecksRecord, int]:
-    run = open_run(location)
-    if not run.status.over:
-        raise ConfigError(f"{location}: is still running; try rules on a run that is over")
-    engine = Engine(rules)
-    engine.begin(run.info)
-    findings: list[Finding] = []
-    count = 0
-    for step in run.follow():
-        findings += engine.update(step)
-        count += 1
-    status = run.status
-    whole = status.state == "finished"
-    findings += engine.finish(early=not whole and status.by != "rule")
-    attached = run.storage.exists(ClaimRecord.KEY)
-    return findings, engine.checks(whole=whole, attached=attached), count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from vinedresser.errors import CorruptData, QueryError, did_you_mean
 from vinedresser.queries.expectation import COMPARISONS, Expectation, Point
 from vinedresser.queries.naming import matching, path_of
 from vinedresser.queries.stored.needs import stored_needs
+from vinedresser.rules.advice import listed
 from vinedresser.rules.need import Need
 from vinedresser.rules.stated.step_values import BATCH, Side, StepValues
 from vinedresser.store.collections.collection import BUILT_IN
@@ -20,8 +21,6 @@ __all__ = ["Breach", "Claimed", "Progress", "claimed", "needs_of"]
 
 # Fewest values of a course, and how many are kept: of more, each two are averaged.
 _FEWEST, _MOST = 4, 1024
-# Parameters that a message names.
-_NAMED = 3
 # Train steps between two looks at parameters and at tensors.
 _EVERY = 20
 _PARAMETERS = ("weights", "biases")
@@ -134,9 +133,9 @@ class Claimed(ABC):
     def _due(self, step: int) -> Breach | None:
         """Judge by all that was seen."""
 
-    @abstractmethod
-    def _choices(self, values: StepValues) -> Mapping[str, object] | list[str]:
+    def _choices(self, values: StepValues) -> list[str]:
         """Return the names that it may mean."""
+        return [scalar for scalar in values.scalars if scalar.startswith(f"{values.mode}/")]
 
     def _missing(self, step: int, *names: str) -> Breach:
         """Return that names stand for nothing that came."""
@@ -166,9 +165,6 @@ class _Holds(Claimed):
         self._modes: set[str] = set()
         self._last: Breach | None = None
         self._first: int | None = None
-
-    def _choices(self, values: StepValues) -> list[str]:
-        return [scalar for scalar in values.scalars if scalar.startswith(f"{values.mode}/")]
 
     def _look(self, values: StepValues) -> Breach | None:
         if values.mode == "train" and "eval" in self._modes:
@@ -219,9 +215,6 @@ class _Course(Claimed):
         self._sizes: dict[str, int] = {}
         self._open: dict[str, list[float]] = {}
         self._first = 0
-
-    def _choices(self, values: StepValues) -> list[str]:
-        return [scalar for scalar in values.scalars if scalar.startswith(f"{values.mode}/")]
 
     def _look(self, values: StepValues) -> Breach | None:
         names = matching(self.line.subject, tuple(values.scalars))
@@ -293,7 +286,7 @@ class _Parameters(Claimed):
         if self.line.claim == "trained" or not changed:
             return None
         self.done = True
-        seen = f"{_listed(changed)} changed between two checks, the last at step {values.step}"
+        seen = f"{listed(changed)} changed between two checks, the last at step {values.step}"
         return Breach(values.step, changed[0], float(len(changed)), 0.0, seen)
 
     def _due(self, step: int) -> Breach | None:
@@ -304,13 +297,8 @@ class _Parameters(Claimed):
         still = [one for one in self._before if one not in self._moved]
         if self.line.claim == "frozen" or not still:
             return None
-        seen = f"{_listed(still)} did not change in {self._looks} checks up to step {step}"
+        seen = f"{listed(still)} did not change in {self._looks} checks up to step {step}"
         return Breach(0, still[0], 0.0, 0.0, seen)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def claimed(line: Expectation) -> Claimed:

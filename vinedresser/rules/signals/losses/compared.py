@@ -175,11 +175,7 @@ class Batches(Signal):
         )
 
     def ignores(self, loss: str) -> bool:
-        """Return whether a loss has ignored labels so far.
-
-        Args:
-            loss: name of the loss without its collection.
-        """
+        """Return whether a loss has ignored labels so far."""
         return self._ignored.ignores(loss)
 
     def tensor(self, kind: str, loss: str) -> str:
@@ -187,7 +183,6 @@ class Batches(Signal):
 
         Args:
             kind: "labels" or "predictions".
-            loss: name of the loss without its collection.
         """
         return f"{kind}/{self._names.get(loss, loss)}"
 
@@ -283,11 +278,7 @@ class _IgnoredLabels:
                 self._strict.add(loss)
 
     def ignores(self, loss: str) -> bool:
-        """Return whether a loss has ignored labels so far.
-
-        Args:
-            loss: name of the loss without its collection.
-        """
+        """Return whether a loss has ignored labels so far."""
         return loss in self._found
 
     def kept(
@@ -296,7 +287,6 @@ class _IgnoredLabels:
         """Return which labels count, once a loss has ignored some.
 
         Args:
-            loss: name of the loss without its collection.
             labels: [rows, ...], any dtype.
             predictions: float64 [rows, ..., classes].
 

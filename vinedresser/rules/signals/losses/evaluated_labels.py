@@ -29,7 +29,6 @@ class EqualLabels(NamedTuple):
 
     Attributes:
         step: the last evaluation.
-        loss: name of the loss without its collection.
         label: the label as text.
         share: its share of the captured training labels.
         trained: number of captured training labels.

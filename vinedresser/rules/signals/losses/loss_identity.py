@@ -113,38 +113,23 @@ class LossIdentities(Signal):
         self._named = {loss: one for loss, one in self._named.items() if one is not None}
 
     def of(self, loss: str) -> LossIdentity | None:
-        """Return the identity of a loss; None if it is not known (yet).
-
-        Args:
-            loss: name of the loss without its collection.
-        """
+        """Return the identity of a loss; None if it is not known (yet)."""
         if loss not in self._named:
             self._named[loss] = self._by_name(loss)
         return self._named[loss] or self._by_values(loss)
 
     def type_of(self, loss: str) -> str:
-        """Return the class or function of a framework that is a loss; "" if it is none or unknown.
-
-        Args:
-            loss: name of the loss without its collection.
-        """
+        """Return the class or function of a framework that is a loss; "" if none or unknown."""
         setup = self._settings.get(loss, {})
         return "" if setup.get("custom") is True else str(setup.get("type", ""))
 
     def weighted(self, loss: str) -> bool:
-        """Return whether a loss weighs classes or rows.
-
-        Args:
-            loss: name of the loss without its collection.
-        """
+        """Return whether a loss weighs classes or rows."""
         settings = self._settings.get(loss, {}).get("settings", {})
         return any(settings.get(one) for one in ("weight", "pos_weight"))
 
     def function(self, loss: str) -> LossIdentity | None:
         """Return the identity of the function that computes a loss or a part of it.
-
-        Args:
-            loss: name of the loss without its collection.
 
         Returns:
             The identity; None if the function is not known. Its value may differ from the loss.
@@ -157,9 +142,6 @@ class LossIdentities(Signal):
         """Return the identity of the function of a loss whose values show that it is not all of it.
 
         That is a loss of several terms, or with other weights.
-
-        Args:
-            loss: name of the loss without its collection.
 
         Returns:
             An identity with reduction "part"; None if the function is not known, or not yet whether

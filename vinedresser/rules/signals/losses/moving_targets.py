@@ -59,7 +59,6 @@ class MovingTargets(BatchSignal):
         """Return whether a loss rises because its targets grow.
 
         Args:
-            loss: name of the loss without its collection.
             rise: ratio of the loss to its start.
         """
         return rise < _FARTHEST and self.growth(loss) > max(_GROWN, _EXPLAINED * rise)
@@ -68,7 +67,6 @@ class MovingTargets(BatchSignal):
         """Return whether growing targets certainly are not why a loss rises.
 
         Args:
-            loss: name of the loss without its collection.
             rise: ratio of the loss to its start.
         """
         many = self._checks[loss] >= _CHECKS and self._checked[loss] >= _FRESH * self._step
@@ -79,9 +77,6 @@ class MovingTargets(BatchSignal):
         """Return the mean square of recent targets around their first mean, relative to the first.
 
         It is 1 for targets that stay as they are, and 0 if too little is known of them.
-
-        Args:
-            loss: name of the loss without its collection.
         """
         count = min(self._checks[loss] // _SHARE, _CHECKS)
         if not count:

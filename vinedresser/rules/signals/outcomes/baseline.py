@@ -57,9 +57,6 @@ class Baseline(BatchSignal):
     def fitted_rows(self, loss: str) -> tuple[_Array, NDArray[Any]] | None:
         """Return the rows that the models were last fitted to; None if there are none (yet).
 
-        Args:
-            loss: name of the loss without its collection.
-
         Returns:
             Inputs, float64 [rows, features], with at most 256 features, and labels, [rows, ...], of
             any dtype. The number of different rows is at least 128 or 256, or exactly 512.

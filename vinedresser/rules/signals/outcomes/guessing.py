@@ -51,11 +51,7 @@ class Guessing(BatchSignal):
                 first.append(values)
 
     def loss(self, name: str) -> float | None:
-        """Return the loss of guessing, in the unit of the loss; None if unknown.
-
-        Args:
-            name: name of the loss without its collection.
-        """
+        """Return the loss of guessing, in the unit of the loss; None if unknown."""
         series = self.fit.of("train").get(name)
         if series is None or series.identity.reduction in ("sum", "part") or not series.total:
             return None
@@ -88,9 +84,6 @@ class Guessing(BatchSignal):
         """Return the standard deviation of the loss of guessing over rows; 0 if unknown.
 
         For n other rows, divide it by the root of n to get the standard error.
-
-        Args:
-            name: name of the loss without its collection.
         """
         series = self.fit.of("train").get(name)
         if series is None or series.task not in ("classes", "binary") or not series.total:

@@ -78,9 +78,6 @@ class HeldOut(BatchSignal):
     def votes(self, loss: str) -> Votes | None:
         """Return how well training labels agree with each other and with the evaluations.
 
-        Args:
-            loss: name of the loss without its collection.
-
         Returns:
             The votes; None if there are too few rows, rows in both sets, or no classes.
         """

@@ -93,7 +93,8 @@ class LearningOutcome(Signal):
     If there are several losses, one that falls is enough: a part of a sum may rise while the model
     learns, like the divergence term of a variational autoencoder. The losses of adversaries
     (several optimizers, each with a model or a loss) need not fall: one gains what the other loses.
-    Policy gradients are left out: they do not fall either, since the model makes its own data.
+    Policy gradients are left out: they do not fall either, since the model makes its own data. What
+    guessing reaches depends on the number of classes of the task, 0 if it is unknown.
 
     Args:
         patience: see `LossProgress`.
@@ -194,9 +195,6 @@ class LearningOutcome(Signal):
 
         None if any metric of known meaning is better, if none has a value in the second half of the
         run so far, or for adversaries: a discriminator ends by guessing.
-
-        Args:
-            classes: number of classes of the task; 0 if unknown.
         """
         found = self._scaled(classes)
         if not found or self.adversaries or any(gain > 0 for gain, _ in found.values()):
@@ -204,11 +202,7 @@ class LearningOutcome(Signal):
         return next(iter(found.values()))[1]
 
     def better_than_guessing(self, classes: int) -> bool:
-        """Return whether a metric of known meaning is better than that of guessing.
-
-        Args:
-            classes: number of classes of the task; 0 if unknown.
-        """
+        """Return whether a metric of known meaning is better than that of guessing."""
         return any(gain > 0 for gain, _ in self._scaled(classes).values())
 
     def _scaled(self, classes: int) -> dict[str, tuple[float, Guessed]]:
@@ -266,9 +260,6 @@ class LearningOutcome(Signal):
 
         Untrained models may be, by chance: 100 steps have passed, and the metric fell steadily, or
         a loss has fallen. None if any metric of known meaning is better, or for adversaries.
-
-        Args:
-            classes: number of classes of the task; 0 if unknown.
         """
         guessed = self.guessed(classes)
         if guessed is None:
@@ -314,9 +305,6 @@ class LearningOutcome(Signal):
         The loss fell by 30 % since the first of its values. Losses and errors change whenever the
         model does; other metrics only with a prediction, so they must be far from perfect, and the
         loss fell by 30 % of its start: one that is almost 0 falls without a change of predictions.
-
-        Args:
-            classes: number of classes of the task; 0 if unknown.
         """
         if self.adversaries:
             return None
@@ -369,9 +357,6 @@ class LearningOutcome(Signal):
         """Return that no metric of known meaning is far from guessing, in words; else "".
 
         Also "" if one improves.
-
-        Args:
-            classes: number of classes of the task; 0 if unknown.
         """
         found = self._scaled(classes)
         if self.adversaries or self.improving_metric():

@@ -145,11 +145,7 @@ class Outcome(Signal):
         return known and not progress.learned(_LEAST_GAIN) and progress.improving_metric() is None
 
     def simple(self, loss: str) -> float | None:
-        """Return the gain of simple models on the rows of a loss; None if it is unknown.
-
-        Args:
-            loss: name of the loss without its collection.
-        """
+        """Return the gain of simple models on the rows of a loss; None if it is unknown."""
         gain, mixed = self.baseline.gain(loss), self.mixed.gain(loss)
         return mixed if gain is None and (mixed or 0.0) >= _LEAST_MIXED else gain
 

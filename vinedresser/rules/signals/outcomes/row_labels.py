@@ -80,11 +80,7 @@ class RowLabels(BatchSignal):
         self._of: dict[str, _Labels] = {}
 
     def agreement(self, loss: str) -> Agreement | None:
-        """Return how far labels of the same rows agree; None if too few rows came again.
-
-        Args:
-            loss: name of the loss without its collection.
-        """
+        """Return how far labels of the same rows agree; None if too few rows came again."""
         seen = self._of.get(loss)
         if seen is None or len(seen.again) < _ROWS:
             return None
