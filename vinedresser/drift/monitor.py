@@ -48,7 +48,6 @@ class DriftMonitor:
     raises an alarm is at most the budget, however many windows there are. Memory is constant.
 
     Args:
-        baseline: what to compare with.
         budget: probability of a false alarm in the monitor's life, between 0 and 1.
         at_least: smallest change of numbers that is worth an alarm, in standard deviations of the
             baseline; of their spread, the factor minus 1.
@@ -108,7 +107,6 @@ class DriftMonitor:
         """Return a monitor that continues from a state, with the same verdicts.
 
         Args:
-            baseline: the baseline of the monitor whose state it is.
             state: see `state`.
 
         Raises:

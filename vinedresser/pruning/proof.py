@@ -27,7 +27,6 @@ class Check:
     """One check of a pruned model.
 
     Attributes:
-        name: what was checked.
         figure: what was measured.
         limit: the most that it may be.
     """

@@ -70,7 +70,6 @@ class Stopping(Protocol):
         """Request the stop of the training.
 
         Args:
-            fatal: finding that stops the run.
             record: origin of and reason for the request.
         """
 

@@ -157,7 +157,6 @@ def stand_still(found: StacksRecord, seconds: float, blocked: Collection[int]) -
     What waits for others may be busy with that.
 
     Args:
-        found: where the ranks stand.
         seconds: for how long they have to stand there.
         blocked: ranks whose interpreter has not run for as long.
     """

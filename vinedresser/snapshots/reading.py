@@ -34,7 +34,6 @@ class Snapshot:
 
     Attributes:
         location: its directory or URL.
-        storage: storage of its run.
     """
 
     location: str

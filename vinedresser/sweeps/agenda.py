@@ -35,7 +35,6 @@ class Agenda:
         where: prefix of messages, such as ``sweep.toml: sweep``.
 
     Attributes:
-        tried: the configurations that trials have.
         retried: by the number of a failed trial, that of the trial that tries it again.
         over: why no trial comes next; "" while one may.
 

@@ -297,7 +297,6 @@ class Study:
         """Record the end of a trial.
 
         Args:
-            ending: how it ended.
             result: the value of each objective, if it finished.
             bounded: the value of the metric of each constraint, if it finished.
 

@@ -30,7 +30,6 @@ def control(storage: Storage, fields: Mapping[str, str], person: str) -> str:
     """Ask a training to change; return what it has done, or that it was asked.
 
     Args:
-        storage: storage of the run.
         fields: ``kind``, and of an adjustment ``parameter`` and ``value``.
         person: who asks, for the records of the run.
 

@@ -97,11 +97,7 @@ class CaptureBudget:
         self._meter.on = bool(due) and not due.plain and self.share < 1
 
     def step_ended(self, step: int, due: Due) -> None:
-        """Account for a train step in which tensors were due.
-
-        Args:
-            due: what was due in it.
-        """
+        """Account for a train step in which tensors were due."""
         if self.share >= 1:
             return
         spent = self._meter.take()

@@ -35,9 +35,6 @@ class Pace:
     def change(self, step: int, factor: int) -> int | None:
         """Change the factor at the end of a train step.
 
-        Args:
-            factor: the new factor.
-
         Returns:
             The first step with the new factor; None: the change cannot be stored, and the factor
             remains as it is.

@@ -43,7 +43,6 @@ class PlainStep:
     captured, except for gradients that only standing queries read. One object serves all steps.
 
     Attributes:
-        due: what is due in the step.
         begun: part of the step was seen, so a recording would have been opened.
         explicit: see `Recording.explicit`.
         several: the step has several forwards.

@@ -30,7 +30,6 @@ class TensorCopier(Protocol):
             recording: receives the copy and the statistics.
             name: full name.
             value: tensor of the framework, any shape.
-            ask: what to keep.
 
         Raises:
             TypeError: the dtype cannot be stored.

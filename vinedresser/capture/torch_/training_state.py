@@ -125,11 +125,7 @@ class TrainingState:
                 recording.add_scalar(self._training, share)
 
     def wait_for_backwards(self, due: Due) -> None:
-        """Note the end of backwards in a train step if needed.
-
-        Args:
-            due: what is due in the step.
-        """
+        """Note the end of backwards in a train step if needed."""
         if self._accumulates and "timing/wait" in due.times:
             self._look_for_backwards()
 

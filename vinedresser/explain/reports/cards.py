@@ -27,7 +27,6 @@ class Card:
         evidence: rows of name and text; none for a symptom.
         remedy: what to change; "" for a symptom, which goes with its cause.
         corrections: rows of a hyperparameter and its new value; none for a symptom.
-        stopped: the finding stopped the run.
         symptoms: what a root cause explains, the first finding of each rule.
         tried: what trials from a snapshot proved to cure the run, if the finding decides the
             verdict; else "".

@@ -40,8 +40,6 @@ class Overview:
     """Contents of the head of the page.
 
     Attributes:
-        name: name of the run.
-        verdict: verdict on the run.
         tiles: steps, steps saved, duration, last loss, lost records.
         parameters: hyperparameters as text.
         facts: command, versions and identifiers as text.
@@ -61,11 +59,7 @@ class Overview:
 
 
 def overview(run: Run, verdict: Verdict, losses: Columns) -> Overview:
-    """Return the head of the page.
-
-    Args:
-        losses: losses of the run.
-    """
+    """Return the head of the page."""
     remedy = RemedyRecord.from_json(run.info.remedy) if run.info.remedy else None
     restart = RestartRecord.from_json(run.info.restart) if run.info.restart else None
     replaced = remedy or restart

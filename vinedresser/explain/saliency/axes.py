@@ -32,7 +32,6 @@ def reshaped(source: Sequence[int], role: Role, axis: Axis, output: Sequence[int
 
     Args:
         source: the shape before.
-        role: what the axis is.
         axis: the axis before.
         output: the shape afterwards.
     """

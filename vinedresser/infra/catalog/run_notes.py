@@ -100,9 +100,6 @@ def forget_run(location: Location, tracking: TrackingRecord, kind: type[RunNote]
 def stored_tracking(location: Location, storage: Storage) -> TrackingRecord | None:
     """Return the tracking record of a run; of a damaged one, what the note on the run says.
 
-    Args:
-        storage: where its records are.
-
     Returns:
         None if MLflow does not track the run.
 

@@ -98,7 +98,6 @@ class Round:
     Args:
         number: number of the round; 0 evaluates the unpruned model.
         table: settings of the pruning.
-        hook: hook of the run.
 
     Raises:
         ConfigError: a function that the table names does not exist.

@@ -18,7 +18,6 @@ def removed(model: nn.Module, plan: Plan) -> nn.Module:
 
     Args:
         model: a model of the architecture that the plan was made for, with any weights.
-        plan: what to remove.
 
     Raises:
         PruningError: the plan is for another architecture, or names what the model does not have.

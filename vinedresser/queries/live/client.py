@@ -79,7 +79,6 @@ def flush_live(location: str, stream: str, *, rank: int = 0) -> None:
     """Close the windows of a stream with the next event.
 
     Args:
-        location: location of the run.
         stream: name of the stream, as in its answers.
         rank: rank to ask.
 

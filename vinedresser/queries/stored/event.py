@@ -58,7 +58,6 @@ class StoredEvent(Observables):
     Args:
         moment: when it was captured; the event is "step" or "evaluation".
         numeric: computes with numpy arrays.
-        offer: what it offers.
         numbers: the names that are numbers of the record itself, such as its step.
         row: returns the row of a matrix.
         sizes: numbers of elements of the run's tensors, as far as they are known.

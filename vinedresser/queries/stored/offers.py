@@ -31,7 +31,6 @@ class RowOffer(NamedTuple):
     Attributes:
         rows: int64 [n], ascending.
         mode: position of their mode in `MODES`.
-        offer: what they offer.
     """
 
     rows: NDArray[np.int64]

@@ -67,7 +67,6 @@ def document(
     """Return the content for a server or a program, as standard JSON.
 
     Args:
-        location: location of the run.
         cause: root cause that it is about, and its symptoms; NaN and infinities become strings.
         identity: see `action_id` and `message_id`.
         kind: what it says of the root cause.

@@ -73,7 +73,6 @@ class StopOnSeverity:
         """Request the stop of the training.
 
         Args:
-            fatal: finding that stops the run.
             record: origin of and reason for the request.
 
         Raises:

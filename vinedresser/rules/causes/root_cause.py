@@ -72,7 +72,6 @@ def cause_of(finding: Finding, findings: Sequence[Finding]) -> Finding:
 
     Args:
         finding: one of the findings.
-        findings: findings of one run.
     """
     roots = root_causes(findings)
     return next(root.finding for root in roots if finding in root.all)
@@ -85,7 +84,6 @@ def onset(finding: Finding, findings: Sequence[Finding]) -> int:
 
     Args:
         finding: one of the findings.
-        findings: findings of one run.
     """
     roots = root_causes(findings)
     explained = next((root.all for root in roots if root.finding is finding), (finding,))

@@ -123,7 +123,6 @@ def other_labels(seen: Agreement, tensor: str, remedy: str) -> Symptom | None:
     """Return the symptom of rows that have other labels each time they come; None otherwise.
 
     Args:
-        seen: agreement of the labels of such rows.
         tensor: full name of the labels.
         remedy: what to change.
     """

@@ -74,7 +74,6 @@ def group_files(storage: Storage, folder: str, faults: list[str]) -> dict[str, b
     """Return the contents of the files that the rule groups have in a folder, by their keys.
 
     Args:
-        storage: the run's storage.
         folder: such as "findings".
         faults: receives a sentence for each that is not a file.
 

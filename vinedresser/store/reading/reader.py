@@ -66,11 +66,7 @@ class Run:
     Not thread-safe; open the run again in another thread.
 
     Attributes:
-        storage: the run's storage.
         info: the run's own record (`run.json`).
-
-    Args:
-        storage: the run's storage.
 
     Raises:
         NotARun: there is no run.json.
@@ -366,9 +362,6 @@ class Run:
         """Return a sentence for everything in the run that is damaged, missing or out of place.
 
         Values and findings that were not read are not checked: call this last.
-
-        Args:
-            status: the run's status.
 
         Raises:
             StoreError: the storage refused.

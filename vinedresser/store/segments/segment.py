@@ -78,7 +78,6 @@ class Segment:
     """A committed segment.
 
     Args:
-        storage: the run's storage.
         record: the index record that commits it.
     """
 

@@ -19,7 +19,6 @@ class Committer:
     """Commits the segments of one rank, numbered from 0 without gaps.
 
     Args:
-        storage: the run's storage.
         rank: rank of the writing process, which must be its only writer.
     """
 

@@ -45,7 +45,6 @@ class RunWriter:
     dropped and reported; nothing is raised into the training.
 
     Args:
-        storage: the run's storage.
         rank: rank of this process.
         queue_bytes: maximum bytes in flight, from `add` until committed. A larger record is
             accepted when nothing else is in flight.

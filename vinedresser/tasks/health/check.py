@@ -38,7 +38,6 @@ def unless_it_fails(
     """Yield checks; if something keeps them from looking, one that says what.
 
     Args:
-        subject: what they look at.
         checks: returns them.
     """
     try:

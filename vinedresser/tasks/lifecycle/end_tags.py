@@ -39,7 +39,6 @@ def end_tags(
     """Return the tags by which runs that are over are filtered in MLflow's table.
 
     Args:
-        end: how it ended.
         faults: sentences about its damaged files that are known already.
         tracking: its MLflow run, to which the description links; None: no links.
 
@@ -84,7 +83,6 @@ def proof_tags(run: Run, end: ExitRecord, tracking: TrackingRecord, note: str) -
     """Return the tags that change if something was proved after the end of a run.
 
     Args:
-        end: how it ended.
         tracking: its MLflow run.
         note: its present description; one that the user has changed is kept.
 

@@ -104,9 +104,6 @@ def rule_points(findings: Sequence[Finding]) -> dict[str, list[tuple[int, float]
 
     At most six rules have a key: the most severe ones, then the earliest.
 
-    Args:
-        findings: findings of a run.
-
     Returns:
         Step and value of each point by key.
     """

@@ -210,7 +210,6 @@ class ScriptEnd(NamedTuple):
     """The end of a script.
 
     Attributes:
-        record: how it ended.
         seen: whether any of its processes captured something.
         by_hook: whether a hook ended it when it was asked to stop; otherwise its exit code is its
             own.

@@ -161,7 +161,6 @@ def _raise_alert(
 
     Args:
         life: the life of the monitor.
-        kind: what kind of alert it is.
         text: what it is about.
         when: the window, and the number of the window since which it is so.
     """

@@ -223,7 +223,6 @@ def fetch_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> 
     """Return the path of a checkpoint on this machine, fetched if necessary.
 
     Args:
-        storage: storage of its run.
         folder: folder for fetched checkpoints, with a folder for each run.
 
     Raises:
@@ -245,7 +244,6 @@ def copy_checkpoint(storage: Storage, saved: SavedCheckpoint, folder: Path) -> P
     """Copy a checkpoint, a file or a folder of files, and return the path of the verified copy.
 
     Args:
-        storage: storage of its run.
         folder: folder for copies, with a folder for each run.
 
     Raises:

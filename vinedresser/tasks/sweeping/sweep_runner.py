@@ -393,7 +393,6 @@ class SweepRunner:
         """End the sweep if its first trials all failed for the same reason.
 
         Args:
-            told: a trial that has ended.
             certain: all others will fail for this reason: the first one is enough.
         """
         most = self.sweep.settings.same_failures

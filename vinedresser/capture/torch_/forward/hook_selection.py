@@ -48,9 +48,6 @@ def only_activations(due: Due) -> bool:
 
     This is all that rules need. With a global module hook of the user, any module may call
     functions, so the answer is False.
-
-    Args:
-        due: what is due.
     """
     return not modules_of_torch._has_any_global_hook() and all(
         (one.name in _KNOWN and one.regex is None) or not any(map(one.reaches, FORWARD_KINDS))

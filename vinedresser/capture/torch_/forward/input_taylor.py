@@ -39,7 +39,6 @@ class InputTaylor:
             recording: receives it, if its step has not ended by then.
             name: full name of the product.
             value: the input; see `taylor_terms`.
-            ask: what to keep.
             module: module that reads it.
         """
         if not value.requires_grad or isinstance(value, nn.Parameter):

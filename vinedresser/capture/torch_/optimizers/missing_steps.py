@@ -86,7 +86,6 @@ class Overdue(Generic[A]):
         """Note the step of another optimizer.
 
         Args:
-            optimizer: the other optimizer.
             adapter: adapter of its model.
             awaited: the optimizer that ends steps; None if it is gone.
             assumed: whether it is only assumed to.

@@ -27,7 +27,6 @@ class OptimizerHooks(LoopListener):
     same parameters or takes two steps.
 
     Args:
-        model: the user's model.
         given: optimizers known from the start, in the order of their steps.
         before: called before each step of an optimizer; may return other arguments for it.
         after: called after each step of an optimizer.

@@ -73,7 +73,6 @@ class OutputLog:
     Disk errors are reported, never raised: a full disk must not end a training.
 
     Args:
-        directory: the run directory.
         key: the file in it; appended to.
         report: called once with one sentence if the file cannot be written.
         most: size in bytes beyond which lines are omitted.
