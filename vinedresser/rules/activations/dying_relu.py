@@ -97,7 +97,7 @@ class DyingRelu(SymptomRule):
             value, threshold, where = mean, self.model, f"the units of {len(dead)} relu layers"
         else:
             return None
-        rate = self._rate.smaller(1.0) if self._rate else "divide the learning rate by 10"
+        rate = self._rate.scaled(0.1) if self._rate else "divide the learning rate by 10"
         step_in_words = self._killing_step(worst)
         return Symptom(
             tensor=worst,
@@ -108,7 +108,7 @@ class DyingRelu(SymptomRule):
             seen=f"{value:.0%} of {where} were zero for all rows of the last {self.patience} "
             f"checked batches{step_in_words}",
             fault="learning_rate_too_high" if step_in_words else None,
-            correction=self._rate.lowered(1.0) if self._rate and step_in_words else {},
+            correction=self._rate.corrected(0.1) if self._rate and step_in_words else {},
             cause="the learning rate is too high: a step moved the units below zero for all "
             "inputs, where they receive no gradient and cannot recover"
             if step_in_words

@@ -11,7 +11,7 @@ from vinedresser.rules.faults import Fault
 from vinedresser.rules.signals.losses.predicted_fall import PredictedFall
 from vinedresser.rules.signals.outcomes.no_progress import LossTrajectory
 from vinedresser.rules.signals.parameters.gradients import GradientNorms
-from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal
+from vinedresser.rules.signals.parameters.learning_rate import LearningRate, LearningRateSignal, cut
 from vinedresser.rules.signals.parameters.update_ratios import GreatestUpdate
 from vinedresser.rules.trees.ensemble import Ensemble
 from vinedresser.store.reading.step import Step
@@ -33,8 +33,6 @@ _FROZEN = 0.5
 _EPSILON = 10.0
 # Boosting that can remove at most this share of the error is limited by its learning rate.
 _REACH = 0.5
-# Rise of the loss that requires a stronger reduction of the learning rate.
-_FAR = 1e3
 # Predicted fall, relative to the loss, of a step that leads away from the minimum of a convex loss
 # (see `PredictedFall`).
 _BEYOND = 2.0
@@ -252,7 +250,7 @@ def too_long_steps(
     """
     if trajectory.kind == "thrown_up" and predicted.ascends():
         return "loss_output_mismatch", _ASCENT, {}
-    factor = 0.01 if trajectory.rise >= _FAR else 0.1
+    factor = cut(trajectory.rise)
     smaller = rate.scaled(factor)
     if trajectory.kind == "thrown_up":
         at, overshoot = predicted.greatest_overshoot

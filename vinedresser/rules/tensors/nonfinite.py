@@ -12,7 +12,7 @@ from vinedresser.rules.base import Rule
 from vinedresser.rules.faults import Fault
 from vinedresser.rules.need import Need, optional_statistics
 from vinedresser.rules.signals.losses.compared import ROWS
-from vinedresser.rules.signals.parameters.learning_rate import LearningRate
+from vinedresser.rules.signals.parameters.learning_rate import LearningRate, cut
 from vinedresser.rules.signals.recent_past import Growth, RecentPast
 from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
@@ -107,7 +107,7 @@ class Nonfinite(Rule):
             cause=advice.cause,
             remedy=advice.remedy,
             fault=_fault(growth, endless=endless),
-            correction=self._rate.lowered(growth.factor)
+            correction=self._rate.corrected(cut(growth.factor))
             if growth and self._rate and not endless
             else {},
             evidence={
@@ -129,7 +129,8 @@ class Nonfinite(Rule):
         """
         if growth:
             rate = self._rate
-            smaller = rate.smaller(growth.factor) if rate else "divide the learning rate by 10"
+            lower = cut(growth.factor)
+            smaller = rate.scaled(lower) if rate else "divide the learning rate by 10"
             began = "" if growth.since is None else f" since step {growth.since}"
             return Advice(
                 cause="the learning rate is too high for these gradients: overflow after growth "

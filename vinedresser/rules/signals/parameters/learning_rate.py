@@ -13,7 +13,7 @@ from vinedresser.rules.signals.base import Signal
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
-__all__ = ["LEARNING_RATE", "LearningRate", "LearningRateSignal"]
+__all__ = ["LEARNING_RATE", "LearningRate", "LearningRateSignal", "cut"]
 
 _NAMES = re.compile(r"(?:(?:base|init|initial|max|peak)_?)?(?:lr0?|learning_?rate|eta0?)")
 # By parameter group, such as `optimizer_state/lr`, `optimizer_state/generator.lr[1]`.
@@ -57,23 +57,11 @@ class LearningRate:
                 return cls(name, number)
         return None
 
-    def smaller(self, rise: float) -> str:
-        """Return a smaller value as text, such as "lr 0.1 instead of 1".
-
-        Args:
-            rise: factor by which the loss rose; from 1000 on, the value becomes much smaller.
-        """
-        return self.scaled(_cut(rise))
-
     def scaled(self, factor: float) -> str:
-        """Return the value times a factor, as text."""
+        """Return the value times a factor, as text, such as "lr 0.1 instead of 1"."""
         if not self.value:
             return "a learning rate other than 0"
         return f"{self.name} {self._times(factor):g} instead of {self.value:g}"
-
-    def lowered(self, rise: float) -> dict[str, float]:
-        """Return the value of `smaller` as a `Finding.correction`."""
-        return self.corrected(_cut(rise))
 
     def corrected(self, factor: float) -> dict[str, float]:
         """Return the value times a factor, as a `Finding.correction`.
@@ -159,5 +147,6 @@ class LearningRateSignal(Signal):
         return {} if rate is None else rate.corrected(factor)
 
 
-def _cut(rise: float) -> float:
+def cut(rise: float) -> float:
+    """Return the factor by which to lower a learning rate with which the loss rose by a factor."""
     return 0.01 if rise >= 1e3 else 0.1
