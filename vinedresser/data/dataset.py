@@ -266,7 +266,6 @@ class Dataset(Feed):
                 self._note(DamagedData(found.uri, *marks.flaw))
 
     def _ordered(self, index: Index, epoch: int) -> Epoch:
-        """Return the order of an epoch."""
         order = Epoch(index, self._settings, epoch)
         if not self._steps_of(order.batches):
             raise ConfigError(

@@ -53,7 +53,6 @@ class _ObservedMethod:
         return name in code.co_names or name in code.co_consts or name in _IMPLICIT
 
     def add(self, listener: _Listener | None, wrapper: _Wrapper | None) -> None:
-        """Add a listener or a wrapper."""
         self._listeners += () if listener is None else (listener,)
         self._wrappers += () if wrapper is None else (wrapper,)
 

@@ -108,7 +108,6 @@ class TrialRun:
 
 
 def _verdict(finding: Finding) -> Verdict:
-    """Return the verdict of a finding."""
     state = UNCHECKED if finding.is_about_rule else SUSPICIOUS
     return Verdict(finding.rule, state, f"{finding.seen}: {finding.cause}; {finding.remedy}")
 

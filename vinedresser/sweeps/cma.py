@@ -122,7 +122,6 @@ class _Axis:
         self._high = self._along(distribution.high + margin)
 
     def place(self, value: float) -> float:
-        """Return the place of a value."""
         return (self._along(value) - self._low) / (self._high - self._low)
 
     def value(self, place: float) -> float:

@@ -274,7 +274,6 @@ def _record(own: Storage, record: ParentRecord) -> list[bytes]:
 
 
 def _ended(run: Location) -> RunRecord:
-    """Return the record of a run that has ended."""
     storage = open_storage(run)
     record = run_record(storage)
     status = run_status(storage)

@@ -97,7 +97,6 @@ def _candidates(location: str) -> Iterator[tuple[int, Storage]]:
 
 
 def _additional(first: OpenedRun, number: int) -> RunRecord:
-    """Return the record of an additional run."""
     return replace(
         first.record,
         id=uuid.uuid4().hex,

@@ -113,7 +113,6 @@ def ask(
 
 
 def _print(run: str, answer: Answer, *, as_json: bool, ranks: bool) -> None:
-    """Print an answer."""
     from vinedresser.cli.views.answers import answer_view
     from vinedresser.cli.views.console import console
 

@@ -64,7 +64,6 @@ class _Array(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row."""
         return self.type.itemsize * math.prod(self.shape[1:])
 
 

@@ -259,7 +259,6 @@ class _ShownSnapshot:
 
     @property
     def trials(self) -> list[TriedChange]:
-        """The changes that were tried."""
         return [TriedChange.from_json(trial) for trial in self.replay.trials] if self.replay else []
 
 

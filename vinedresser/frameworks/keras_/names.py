@@ -196,7 +196,6 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _name(container: Any, layer: Any, numbers: Mapping[int, str]) -> str:
-    """Return the name of a layer in its container."""
     explicit = str(layer.name).replace("/", "_")
     automatic = numbers.get(id(layer))
     if isinstance(container, (keras.Sequential, Functional)):

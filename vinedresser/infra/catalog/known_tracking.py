@@ -150,7 +150,6 @@ def _check_database(uri: str, store: Location) -> None:
 
 
 def _store_of(location: Location) -> Location:
-    """Return the store of a run."""
     if not isinstance(location, Path):
         return location.parent
     return Path(os.path.realpath(location)).parent

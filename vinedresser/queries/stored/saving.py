@@ -60,7 +60,6 @@ def _flush(writers: dict[int, StreamWriter]) -> None:
 
 
 def _check_stream_name(name: str) -> str:
-    """Return the name of a stream."""
     if not isinstance(name, str) or not re.fullmatch(STREAM, name, re.ASCII):
         raise ConfigError(
             f"{visible(str(name)[:80])!r} is not a name for a stream: use 1 to 64 letters, digits, "

@@ -89,7 +89,6 @@ class _Plan(NamedTuple):
     pieces: list[tuple[str, ContiguousRows]]
 
     def spans(self) -> list[Span]:
-        """Return the spans to read."""
         columns = self.segment.record.columns
         matrices = [self.segment.matrix_span(columns[number]) for number in self.matrices]
         return [*matrices, *(self.segment.rows_span(piece) for _, piece in self.pieces)]

@@ -185,7 +185,6 @@ class MixedPrecision(OnceRule):
         measured: tuple[str, float, float],
         seen: str,
     ) -> Finding:
-        """Return the finding."""
         statistic, value, threshold = measured
         return self.found(
             step,

@@ -35,7 +35,6 @@ class _Block:
     @property
     @np.errstate(all="ignore")
     def mean(self) -> float:
-        """Their mean."""
         return float(np.mean(self.values))
 
     @property

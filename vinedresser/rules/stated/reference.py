@@ -129,7 +129,6 @@ class Reference(Rule):
         return sorted(found, key=self._since)
 
     def _limit(self, window: int) -> float:
-        """Return the limit in a window."""
         limit = self.sigmas * (_WIDER if self._widened else 1.0)
         return limit * (_WIDER if edge(window) < _EARLY else 1.0)
 

@@ -137,7 +137,6 @@ class BadInitialisation(SymptomRule):
         return next((one for one in found if one is not None), None)
 
     def _of_model(self, scales: dict[str, WeightScale]) -> Symptom | None:
-        """Return the symptom of the scales of one model."""
         if len(scales) < 2:
             return None
         sizes = [one.scale for one in scales.values()]

@@ -291,7 +291,6 @@ def _steps(
 
 
 def _positions(cursor: Mapping[str, Any] | None) -> dict[str, Position]:
-    """Return the positions in a cursor."""
     if cursor is None:
         return {}
     try:

@@ -263,7 +263,6 @@ class TrialRuns:
 
     @property
     def _last(self) -> Location:
-        """Location of its last run."""
         return [*self._runs.values()][-1]
 
     def _begin(self, location: Location, origin: SavedCheckpoint | None) -> None:

@@ -145,7 +145,6 @@ class BufferPool:
 
 
 def _fresh(kind: _Kind) -> _Buffer:
-    """Return a new buffer."""
     dtype, shape, pinned = kind
     if dtype not in _DTYPES:
         raise TypeError(f"cannot store a tensor of {dtype}: safetensors does not support it")

@@ -126,7 +126,6 @@ def _inputs(location: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def _loss(loss_fn: nn.Module | None, call: Mapping[str, Any], output: Any) -> Tensor:
-    """Return the loss of a call."""
     if loss_fn is not None:
         arguments = with_output(call["losses"][-1]["arguments"] if call["losses"] else (), output)
         if arguments is not None:
