@@ -15,7 +15,6 @@ class Meter:
         clock: returns the time, in seconds.
 
     Attributes:
-        clock: see above.
         on: whether callbacks are measured.
         running: a callback is being measured; those that it calls are part of it.
         spent: measured time since the last `take`, in seconds.

@@ -97,9 +97,6 @@ class History:
     Args:
         changes: numbers of batches, ascending from 0, each with the weights from there on, float64,
             (classes,).
-
-    Attributes:
-        changes: as above.
     """
 
     def __init__(self, changes: list[tuple[int, NDArray[np.float64]]]) -> None:

@@ -25,7 +25,6 @@ class ClassRecords:
         objects: positions in the index of the objects of the class.
 
     Attributes:
-        objects: as above.
         records: number of records.
     """
 

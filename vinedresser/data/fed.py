@@ -36,8 +36,6 @@ class Fed:
         damaged: errors of the records that it has left out.
 
     Attributes:
-        statistics: as above.
-        damaged: as above.
         iterations: number of iterations, which are epochs unless they were broken off.
         running: number of the iteration that moves the position; None if another position was
             loaded since.

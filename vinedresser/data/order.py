@@ -82,7 +82,6 @@ class Epoch:
         objects: positions in the index of the objects that the epoch consists of; None: all.
 
     Attributes:
-        number: as above.
         batches: number of batches, over all ranks.
     """
 

@@ -70,9 +70,6 @@ class Population:
         settings: settings of the sampler.
         seed: seed of the sweep.
         points: configurations of the first members; missing values are drawn at random.
-
-    Attributes:
-        settings: settings of the sampler.
     """
 
     def __init__(

@@ -110,7 +110,6 @@ class WatchedStore:
 
     Attributes:
         table: its runs as rows.
-        single: the store is a run itself.
     """
 
     def __init__(self, store: RunStore, *, single: bool) -> None:

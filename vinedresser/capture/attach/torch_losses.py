@@ -31,7 +31,6 @@ class _LossModule:
         module: the module, which is not kept alive.
 
     Attributes:
-        module: see above.
         record: records its values; None until it is known whether the module outlives its forward.
         waiting: its values and arguments until then.
         name: name of its loss; "" until it is known.

@@ -69,7 +69,6 @@ class Due:
 
     Attributes:
         parts: pairs of a collection and one of its due save configs, those of `asked` included.
-        asked: see above.
         stored: what is due apart from `asked`.
         plain: there are parts, and all of them hold only numbers, user values or, if only standing
             queries read them, gradients.

@@ -100,7 +100,6 @@ class Execution:
 
     Attributes:
         patch_points: backend methods to intercept in addition to those of Keras.
-        runner: see above.
     """
 
     patch_points: tuple[PatchPoint, ...] = ()

@@ -38,7 +38,6 @@ class LiveObserver:
         roots: return the paths of the watched models.
 
     Attributes:
-        known: see above.
         events: number of the user's events so far, by name.
         offered: names at the latest event of each kind that a query has seen.
         described: type and shape of tensors that queries have read, by name.

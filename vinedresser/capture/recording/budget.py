@@ -56,7 +56,6 @@ class CaptureBudget:
         clock: returns the time of the training, in seconds.
 
     Attributes:
-        share: see above.
         pace: factor of the intervals, as decided last.
         schedule: the factor at each step; several ranks share one.
         thinning: how much less often was captured; None: nothing was left out.

@@ -32,7 +32,6 @@ class Recorder:
         budget: keeps the captures that rules need within a share of the time; None: no limit.
 
     Attributes:
-        config: collections to capture.
         adopted: the config that `reconfigure` put into effect last.
         adopted_at: first step of `adopted`.
         steps: number of finished optimizer steps.

@@ -65,7 +65,6 @@ class SnapshotTaker:
         info: return the run's record.
 
     Attributes:
-        guarding: see above.
         sources: the watched models by name; "" for one without a name.
         requested: a snapshot of the next step is wanted, besides the periodic ones.
     """

@@ -38,7 +38,6 @@ class CaptureControl:
         losses: record entries of the losses that no adapter knows, by name.
         loss_taker: the adapter that records the values of loss functions, or None.
         input_taker: the same adapter if it also records what they compared, or None.
-        world_size: number of ranks.
     """
 
     def __init__(

@@ -18,8 +18,6 @@ class Changeable:
         model: the model that is trained.
 
     Attributes:
-        model: see above.
-        optimizers: see above.
         clears: whether gradients are cleared before each step, whatever the step does.
         prepare: changes a batch before it is used.
         before_update: called with the gradients of each update.

@@ -41,9 +41,6 @@ class RunStore(Mapping[str, Run]):
     Args:
         location: directory or address of the store.
 
-    Attributes:
-        location: directory or address of the store.
-
     Raises:
         NotARun: the directory does not exist.
         StoreError: the object store refused.

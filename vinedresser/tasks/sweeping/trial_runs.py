@@ -50,7 +50,6 @@ class TrialRuns:
         earlier: an earlier process of the sweep began it.
 
     Attributes:
-        proposal: its configuration.
         earlier: an earlier process of the sweep began it, and it is not yet restored.
         adopted: its last run, which an earlier process of the sweep started, continues.
         places: places of its runs that this process made or adopted.

@@ -156,7 +156,6 @@ class _UserFunction:
 
     Attributes:
         calls_model: whether it calls a watched model.
-        watched: see above.
     """
 
     def __init__(self, watched: list[WatchedModel]) -> None:
