@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -113,14 +113,11 @@ def bisect(replayed: Replayed) -> Bisection | None:
     samples = again.samples
     if not samples or not replayed.outcome.broken:
         return None
-
-    def breaks(some: Sequence[tuple[int, int]]) -> bool:
-        return again.run(some).broken
-
     batches, spoiled = len(again.step.batches), again.step.spoiled
     if spoiled:
         return any_sample(samples, batches, spoiled)
-    return breaking(samples, breaks, batches=batches, inexact=inexact(again))
+    reasons = inexact(again)
+    return breaking(samples, lambda some: again.run(some).broken, batches=batches, inexact=reasons)
 
 
 def locate(replayed: Replayed) -> tuple[Located | None, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -84,12 +84,8 @@ def bisect(replayed: ReplayedKeras) -> Bisection | None:
     samples = again.samples
     if not samples or not replayed.outcome.broken:
         return None
-
-    def breaks(some: Sequence[tuple[int, int]]) -> bool:
-        return again.run(some).broken
-
-    batches = len(again.step.batches)
-    return breaking(samples, breaks, batches=batches, inexact=_inexact(again))
+    batches, reasons = len(again.step.batches), _inexact(again)
+    return breaking(samples, lambda some: again.run(some).broken, batches=batches, inexact=reasons)
 
 
 def locate(replayed: ReplayedKeras) -> tuple[Located | None, list[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Positions", "RowPositions", "are_tokens", "row_digests", "whole_rows"]
+__all__ = ["Positions", "RowPositions", "are_tokens", "new_rows", "row_digests", "whole_rows"]
 
 # Minimum length of a row of tokens.
 _PLACES = 4
@@ -25,6 +25,16 @@ def row_digests(values: NDArray[Any]) -> list[bytes]:
     """
     rows = np.ascontiguousarray(values).reshape(len(values), -1)
     return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+
+
+def new_rows(values: NDArray[Any], seen: set[bytes]) -> list[int]:
+    """Return the places of the rows, [rows, ...], that were not seen before; they are then."""
+    new = []
+    for place, digest in enumerate(row_digests(values)):
+        if digest not in seen:
+            seen.add(digest)
+            new.append(place)
+    return new
 
 
 def whole_rows(inputs: Mapping[str, NDArray[Any]]) -> list[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vinedresser.rules.signals.rows import row_digests
+from vinedresser.rules.signals.rows import new_rows
 
 # Number of rows, maximum number, minimum number of each class, and maximum number of columns.
 _ROWS, _MOST, _OF_CLASS, _COLUMNS = 256, 1024, 32, 512
@@ -47,9 +47,7 @@ class Sentinels:
         if inputs.shape[1] > _COLUMNS or not set(np.unique(labels).tolist()) <= {0, 1}:
             self.over = True
             return []
-        digests = row_digests(inputs)
-        new = [place for place, one in enumerate(digests) if one not in self._seen]
-        self._seen.update(digests)
+        new = new_rows(inputs, self._seen)
         self._inputs.append(inputs[new])
         self._labels.append(labels[new])
         ones = sum(int(label.sum()) for label in self._labels)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
-from vinedresser.rules.signals.rows import row_digests
+from vinedresser.rules.signals.rows import new_rows, row_digests
 from vinedresser.store.reading.step import Step
 
 __all__ = ["Baseline", "baseline_gain", "features", "neighbours"]
@@ -76,7 +76,7 @@ class Baseline(BatchSignal):
             self.repeated = not self._seen.isdisjoint(row_digests(inputs))
             return
         before, rows = self._count, len(inputs)
-        new = self._new_rows(inputs)
+        new = new_rows(inputs, self._seen)
         self.repeated |= len(new) < rows
         for compared in batches.paired:
             if len(compared.labels) == rows:
@@ -112,15 +112,6 @@ class Baseline(BatchSignal):
             for one in self.batches.paired
             if one.loss in self._labels
         )
-
-    def _new_rows(self, inputs: _Array) -> list[int]:
-        """Return the indices of new rows, and store their digests."""
-        new = []
-        for place, digest in enumerate(row_digests(inputs)):
-            if digest not in self._seen:
-                self._seen.add(digest)
-                new.append(place)
-        return new
 
     def _fit(self) -> None:
         inputs = self._prepared(np.concatenate(self._inputs)[:_MOST_ROWS])

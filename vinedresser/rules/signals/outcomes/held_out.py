@@ -12,7 +12,7 @@ from vinedresser.rules.signals.losses.compared import BatchSignal
 from vinedresser.rules.signals.losses.loss_formulas import class_indices
 from vinedresser.rules.signals.outcomes.baseline import Baseline, features, neighbours
 from vinedresser.rules.signals.outcomes.fit import error_of_share
-from vinedresser.rules.signals.rows import row_digests
+from vinedresser.rules.signals.rows import new_rows, row_digests
 from vinedresser.store.reading.step import Step
 
 __all__ = ["HeldOut", "Votes"]
@@ -67,10 +67,7 @@ class HeldOut(BatchSignal):
             set(labels) != set(self._labels) or inputs.shape[1] != self._inputs[0].shape[1]
         ):
             return
-        digests = row_digests(inputs)
-        new = [place for place, digest in enumerate(digests) if digest not in self._seen]
-        self._seen.update(digests)
-        if new:
+        if new := new_rows(inputs, self._seen):
             self._inputs.append(inputs[new])
             for loss, numbers in labels.items():
                 self._labels.setdefault(loss, []).append(numbers[new])
