@@ -18,8 +18,6 @@ __all__ = ["LEARNING_RATE", "LearningRate", "LearningRateSignal", "cut"]
 _NAMES = re.compile(r"(?:(?:base|init|initial|max|peak)_?)?(?:lr0?|learning_?rate|eta0?)")
 # By parameter group, such as `optimizer_state/lr`, `optimizer_state/generator.lr[1]`.
 LEARNING_RATE = r"^optimizer_state/(?:\w+\.)?lr(?:\[\d+\])?$"
-# Like the statistics of `Need`.
-_FIRST, _FIRST_STOP, _EVERY, _EARLY, _LATER = 5, 11, 20, 400, 100
 _KEPT = 512
 
 
@@ -86,11 +84,8 @@ class LearningRateSignal(Signal):
         greatest: largest rate of the history; NaN before.
     """
 
-    needs = (
-        Need("learning_rate", every=_FIRST, regex=LEARNING_RATE, stop=_FIRST_STOP, required=False),
-        Need("learning_rate", every=_EVERY, regex=LEARNING_RATE, stop=_EARLY, required=False),
-        Need("learning_rate", every=_LATER, regex=LEARNING_RATE, required=False),
-    )
+    # Rarer from the same step as statistics.
+    needs = (Need("learning_rate", 20, regex=LEARNING_RATE, rarer_from=400, required=False),)
 
     def __init__(self) -> None:
         self.named: LearningRate | None = None
