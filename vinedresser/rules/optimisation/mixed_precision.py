@@ -24,7 +24,6 @@ _OWN = re.compile(r"(?:grad|loss)_scale$")
 # Steps in which a scaler may search its scale: from 65,536 it takes 16 to reach 1.
 _SEARCH = 50
 _LEAST_SCALE = 1.0
-_CONFIDENCE = 0.85
 # Checks, and relative tolerance, at which a gradient times the scale is a norm that a person chose,
 # of at most two digits, and the gradient itself is not, of at most three.
 _CLIPPED_CHECKS, _CHOSEN, _NOT_CHOSEN = 3, 1e-4, 1e-5
@@ -163,37 +162,26 @@ class MixedPrecision(OnceRule):
         # Skipped steps are not counted as steps.
         share = skipped / (skipped + last.step - first.step)
         highest = self._highest[name]
-        measured = ("scale", last.scale, _LEAST_SCALE)
+        statistic, value, threshold = "scale", last.scale, _LEAST_SCALE
         if share > self.skipped:
-            measured = ("skipped", share, self.skipped)
+            statistic, value, threshold = "skipped", share, self.skipped
             seen = f"{share:.0%} of the steps from {first.step} to {last.step} were skipped"
         elif all(state.scale <= _LEAST_SCALE for state in states) and last.scale < highest:
             seen = f"the loss scale has decreased from {highest:g} to {last.scale:g}"
         elif all(now.scale < before.scale for before, now in pairwise(states)):
-            measured = ("scale", last.scale, first.scale)
+            threshold = first.scale
             seen = f"the loss scale decreased from {first.scale:g} to {last.scale:g} within "
             seen += f"{last.step - first.step} steps without ever increasing"
         else:
             return None
-        return self._finding(step, name, states, measured, seen)
-
-    def _finding(
-        self,
-        step: Step,
-        name: str,
-        states: list[_ScalerState],
-        measured: tuple[str, float, float],
-        seen: str,
-    ) -> Finding:
-        statistic, value, threshold = measured
         return self.found(
             step,
-            since=states[0].step,
+            since=first.step,
             tensor=name,
             statistic=statistic,
             value=value,
             threshold=threshold,
-            confidence=_CONFIDENCE,
+            confidence=0.85,
             seen=seen,
             cause="gradients or activations overflow float16 (above 65,504) at every step: the "
             "training diverges, or the values of some layer are too large",
