@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vinedresser.rules.need import Need
 from vinedresser.rules.patience import Patience
 from vinedresser.rules.ranks.aligned import Aligned, RankRule, told
-from vinedresser.store.finding import Finding, Severity
+from vinedresser.store.finding import Finding
 from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
@@ -34,16 +34,6 @@ class _Fed(NamedTuple):
     rows: float | None
     parallel: bool
     step: int
-
-
-class _Fault(NamedTuple):
-    kind: str
-    since: int
-    ranks: tuple[int, ...]
-    seen: str
-    cause: str
-    remedy: str
-    severity: Severity | None = None
 
 
 class RankData(RankRule):
@@ -100,80 +90,73 @@ class RankData(RankRule):
         now = self._fed.add(step, _fed(step), self.world)
         if now is None or not all(one.parallel for one in now):
             return None
-        fault = self._same_inputs(now) or self._same_random(now) or self._unequal_rows(now)
+        found = self._same_inputs(step, now) or self._same_random(step, now)
+        found = found or self._unequal_rows(step, now)
         self._before = now
-        if fault is None:
-            return None
+        return found
+
+    def _fault(
+        self, step: Step, kind: str, fact: str, ranks: Sequence[int], since: int, **told: Any
+    ) -> Finding:
+        """Return the finding of a kind of fault of some ranks, which shows in a fact."""
         return self.found(
             step,
-            since=fault.since,
-            rank=fault.ranks[0],
-            tensor="ranks/rows"
-            if fault.kind == "unequal_rows"
-            else "ranks/random"
-            if fault.kind == "random_state_shared"
-            else "ranks/inputs",
-            statistic=fault.kind,
-            value=float(len(fault.ranks)),
+            since=since,
+            rank=ranks[0],
+            tensor=f"ranks/{fact}",
+            statistic=kind,
+            value=float(len(ranks)),
             threshold=1.0,
             confidence=0.9,
-            seen=fault.seen,
-            cause=fault.cause,
-            remedy=fault.remedy,
-            severity=fault.severity,
-            evidence={"kind": fault.kind, "ranks": list(fault.ranks)},
+            evidence={"kind": kind, "ranks": list(ranks)},
+            **told,
         )
 
-    def _same_inputs(self, now: Sequence[_Fed]) -> _Fault | None:
+    def _same_inputs(self, step: Step, now: Sequence[_Fed]) -> Finding | None:
         same = _equal([one.inputs or None for one in now])
         moves = not self._before or self._before[0].inputs != now[0].inputs
         if not self._same.add(now[0].step, seen=bool(same) and moves):
             return None
         seen = f"{told(same)} are fed the same inputs since step {self._same.since}"
         if not set(same) <= set(_equal([one.random for one in now])):
-            return _Fault(
-                "same_inputs",
-                self._same.since,
-                same,
-                f"{seen}, with different random states",
-                "the sampler does not know the rank, or all ranks read the same files",
-                "give each rank its own rows: DataLoader(sampler=DistributedSampler(dataset)), or "
-                "an IterableDataset every world_size-th sample, beginning with its rank",
+            return self._fault(
+                *(step, "same_inputs", "inputs", same, self._same.since),
+                seen=f"{seen}, with different random states",
+                cause="the sampler does not know the rank, or all ranks read the same files",
+                remedy="give each rank its own rows: DataLoader(sampler=DistributedSampler("
+                "dataset)), or an IterableDataset every world_size-th sample, beginning with its "
+                "rank",
             )
-        return _Fault(
-            "same_inputs_and_random_state",
-            self._same.since,
-            same,
-            f"{seen}, and have the same random state",
-            "a checkpoint of one rank was loaded by all, with its random state"
+        return self._fault(
+            *(step, "same_inputs_and_random_state", "inputs", same, self._same.since),
+            seen=f"{seen}, and have the same random state",
+            cause="a checkpoint of one rank was loaded by all, with its random state"
             if self._loaded
             else "the ranks have the same seed and draw their data or its order from it, or all "
             "have loaded the random state of one",
-            "save and load the random state of each rank, or seed with seed + rank; for workers, "
-            "DataLoader(generator=…) with such a seed; rows that are drawn without random numbers "
-            "need a DistributedSampler",
+            remedy="save and load the random state of each rank, or seed with seed + rank; for "
+            "workers, DataLoader(generator=…) with such a seed; rows that are drawn without random "
+            "numbers need a DistributedSampler",
         )
 
-    def _same_random(self, now: Sequence[_Fed]) -> _Fault | None:
+    def _same_random(self, step: Step, now: Sequence[_Fed]) -> Finding | None:
         same = _equal([one.random for one in now])
         if len(same) < len(now):
             self._differed |= all(one.random is not None for one in now)
         shared = self._differed and len(same) == len(now)
         if not self._drawn.add(now[0].step, seen=shared):
             return None
-        return _Fault(
-            "random_state_shared",
-            self._drawn.since,
-            same,
-            f"{told(same)} have the same random state since step {self._drawn.since}, and did not "
-            "before",
-            "all ranks have loaded the random state of one, as from a checkpoint, or were seeded "
-            "alike: dropout masks, noise and the order of data repeat on all ranks",
-            "save and load the random state of each rank, or seed again with seed + rank",
-            "info",
+        return self._fault(
+            *(step, "random_state_shared", "random", same, self._drawn.since),
+            seen=f"{told(same)} have the same random state since step {self._drawn.since}, and "
+            "did not before",
+            cause="all ranks have loaded the random state of one, as from a checkpoint, or were "
+            "seeded alike: dropout masks, noise and the order of data repeat on all ranks",
+            remedy="save and load the random state of each rank, or seed again with seed + rank",
+            severity="info",
         )
 
-    def _unequal_rows(self, now: Sequence[_Fed]) -> _Fault | None:
+    def _unequal_rows(self, step: Step, now: Sequence[_Fed]) -> Finding | None:
         rows = [one.rows for one in now]
         before = [one.rows for one in self._before]
         counts = [one for one in (*rows, *before) if one is not None]
@@ -189,16 +172,14 @@ class RankData(RankRule):
             return None
         least = tuple(rank for rank, one in enumerate(new) if one == min(new))
         missing = max(new) - min(new)
-        return _Fault(
-            "unequal_rows",
-            self._before[0].step + 1,
-            least,
-            f"{told(least)} had {missing:.0f} rows less than others between the steps "
+        return self._fault(
+            *(step, "unequal_rows", "rows", least, self._before[0].step + 1),
+            seen=f"{told(least)} had {missing:.0f} rows less than others between the steps "
             f"{self._before[0].step} and {now[0].step}, and as many before",
-            "a batch of that rank is smaller, as the last one of an epoch: the mean over the ranks "
-            "weights its rows more",
-            "DataLoader(drop_last=True), or DistributedSampler(drop_last=True)",
-            "info",
+            cause="a batch of that rank is smaller, as the last one of an epoch: the mean over the "
+            "ranks weights its rows more",
+            remedy="DataLoader(drop_last=True), or DistributedSampler(drop_last=True)",
+            severity="info",
         )
 
 
