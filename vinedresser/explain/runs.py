@@ -193,9 +193,6 @@ def write_run_explanation(found: RunExplanation, destination: str | os.PathLike[
     Args:
         destination: file to write; replaced atomically, its directory is created.
 
-    Returns:
-        Path of the file.
-
     Raises:
         StoreError: the file cannot be written.
     """

@@ -43,9 +43,6 @@ def draw_attention(
         example: number of the example.
         tokens: file with a token per line; None: the captured token ids.
 
-    Returns:
-        Path of the file.
-
     Raises:
         ConfigError: no such mode, example or file, the tokens do not fit, or the page cannot be
             written there.
@@ -73,9 +70,6 @@ def draw_embeddings(
         target: the .html or .png file; None: NAME-embeddings.html in the working directory.
         mode: "train", "eval" or "predict"; None: "eval" if it was captured then, else "train".
         rank: rank of a distributed run.
-
-    Returns:
-        Path of the file.
 
     Raises:
         ConfigError: no such mode, or the activation cannot be drawn, or not there.
@@ -115,9 +109,6 @@ def draw_mispredictions(run: Run, target: Path | None, *, step: int | None) -> P
         target: the .html or .png file; None: NAME-mispredictions.html in the working directory.
         step: the evaluation or train step; None: the last evaluation.
 
-    Returns:
-        Path of the file.
-
     Raises:
         ConfigError: labels and predictions were not captured, or the file cannot be drawn.
         StoreError: the file cannot be written.
@@ -146,9 +137,6 @@ def draw_saliency(run: Run, target: Path | None, *, model: str | None) -> Path:
         target: the .html or .png file; None: NAME-saliency.html in the working directory.
         model: ``module:function`` that returns the model; None: explain the loss by the terms that
             were captured.
-
-    Returns:
-        Path of the file.
 
     Raises:
         ConfigError: the function does not exist, no inputs were captured, the model does not fit,
@@ -189,9 +177,6 @@ def draw_explanation(run: Run, target: Path | None, *, model: str | None) -> Pat
         target: the .html file; None: NAME-explain.html in the working directory.
         model: ``module:function`` that returns the model; None: explain the loss by the terms that
             were captured.
-
-    Returns:
-        Path of the file.
 
     Raises:
         ConfigError: the function does not exist, no inputs were captured, or the model does not

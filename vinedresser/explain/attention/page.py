@@ -185,9 +185,6 @@ def write_attention(
         example: number of the example to draw.
         start: first token of the head views.
 
-    Returns:
-        Path of the file.
-
     Raises:
         ConfigError: there is no such example or token, or the tokens do not fit.
         StoreError: the file cannot be written.

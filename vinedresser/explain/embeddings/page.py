@@ -82,9 +82,6 @@ def write_embeddings(
         title: name of the run.
         classes: names of the classes.
 
-    Returns:
-        Path of the file.
-
     Raises:
         StoreError: the file cannot be written.
     """

@@ -112,9 +112,6 @@ def write_mispredictions(found: Mispredictions, destination: str | os.PathLike[s
     Args:
         destination: file to write; replaced atomically, its directory is created.
 
-    Returns:
-        Path of the file.
-
     Raises:
         StoreError: the file cannot be written.
     """

@@ -33,9 +33,6 @@ def write_report(run: Run, destination: str | os.PathLike[str]) -> Path:
         run: an opened run; the report shows the data up to its last refresh.
         destination: file to write; replaced atomically, its directory is created.
 
-    Returns:
-        Path of the file.
-
     Raises:
         CorruptData: the exit record of the run cannot be read.
         StoreError: the run cannot be read or the file cannot be written.

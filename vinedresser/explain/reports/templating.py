@@ -26,9 +26,6 @@ def write_page(destination: str | os.PathLike[str], template: str, /, **contents
         template: name of the template.
         contents: its variables, besides the version and the time.
 
-    Returns:
-        Path of the file.
-
     Raises:
         StoreError: the file cannot be written.
     """

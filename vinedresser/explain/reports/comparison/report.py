@@ -51,9 +51,6 @@ def write_comparison(comparison: Comparison, destination: str | os.PathLike[str]
         comparison: as from `compare`.
         destination: file to write; replaced atomically, its directory is created.
 
-    Returns:
-        Path of the file.
-
     Raises:
         StoreError: a run cannot be read or the file cannot be written.
     """

@@ -89,9 +89,6 @@ def download(uri: str, source: str, folder: Path) -> Path:
         source: ``runs:/ID/PATH`` or ``models:/NAME/VERSION``, also with ``@ALIAS``.
         folder: an existing folder, which receives it.
 
-    Returns:
-        The path of the file or folder.
-
     Raises:
         TrackingError: MLflow has no such artifact, or refused, or stayed unavailable.
     """
