@@ -13,7 +13,6 @@ from vinedresser.errors import ConfigError, LaunchError, MissingDependency
 from vinedresser.infra.services.servers.local_server import stop_server
 from vinedresser.infra.services.servers.note import (
     Note,
-    end_group,
     first_marked,
     mark_variable,
     opened_note,
@@ -22,13 +21,11 @@ from vinedresser.infra.services.servers.note import (
 )
 from vinedresser.infra.services.servers.seaweed import account_in, start_seaweed
 from vinedresser.infra.services.servers.seaweed_sockets import remove_sockets
-from vinedresser.processes import ProcessIdentity, identify, is_alive
+from vinedresser.processes import ProcessIdentity, identify, is_alive, kill_group
 
 __all__ = ["StandingServer", "bring_up", "default_data", "make_bucket", "noted_server", "take_down"]
 
 _PORT, _NOTE = 8333, "s3"
-# SeaweedFS takes at least 15 s to shut down, and loses nothing when it is killed.
-_GRACE = 3.0
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def take_down() -> StandingServer | None:
         unfinished = _end_unfinished(note)
         running, said = _running(note), note.read()
         if running is not None:
-            end_group(running.process, _GRACE)
+            _kill(running.process)
         if said is not None:
             # Also those of a server that was killed.
             remove_sockets(Path(said["data"]))
@@ -193,9 +190,14 @@ def _end_unfinished(note: Note) -> StandingServer | None:
     process = first_marked(server.mark, "server")
     if not process:
         return None
-    end_group(process, _GRACE)
+    _kill(process)
     remove_sockets(Path(server.data))
     return replace(server, process=process)
+
+
+def _kill(leader: dict[str, Any]) -> None:
+    """Kill a server: it would take at least 15 s to shut down, and loses nothing when killed."""
+    kill_group(ProcessIdentity(**leader))
 
 
 def _check_same(running: StandingServer, data: Path | None, port: int | None) -> None:
