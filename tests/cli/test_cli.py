@@ -43,10 +43,15 @@ TRAINING = textwrap.dedent(
         loss.backward()
         optimizer.step()
     print("done", *sys.argv[1:])
-    if "--fail" in sys.argv:
-        raise ValueError("as asked")
     """
 )
+FAILING = """
+from vinedresser.capture import Hook
+
+hook = Hook("elsewhere")
+hook.step(loss=1.0)
+raise ValueError("as asked")
+"""
 
 
 @pytest.fixture
@@ -120,12 +125,13 @@ def test_a_run_is_tracked_where_asked_for_and_judged_as_live(
 
 
 @pytest.mark.thorough
-def test_a_crash_shows_the_traceback_unchanged(project: Path) -> None:
-    done = vinedresser("run", "train.py", "--fail", cwd=project)
+def test_a_crash_shows_the_traceback_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FAILING, encoding="utf-8")
+    done = vinedresser("run", "train.py", cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback (most recent call last)" in done.stderr
     assert "ValueError: as asked" in done.stderr
-    status = open_run(project / "runs" / "train-1").status
+    status = open_run(tmp_path / "runs" / "train-1").status
     assert (status.state, status.reason) == ("crashed", "ValueError: as asked")
 
 

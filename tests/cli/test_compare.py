@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,15 @@ def test_a_parameter_may_have_the_name_of_a_column(
 
 @pytest.mark.thorough
 def test_the_page_goes_to_the_parent_in_mlflow(
-    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store: Path,
+    mlflow_store: Callable[[Path], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "argv", [])
     refused = said("compare", "runs", "--log", code=2, capsys=capsys)
     assert "the runs have no parent in MLflow" in refused
-    uri = f"sqlite:///{store.parent / 'mlflow.db'}"
+    uri = f"sqlite:///{mlflow_store(store.parent) / 'mlflow.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     experiment = prepare_tracking(uri, "digits")
     parent = create_run(uri, experiment, "sweep", {}, {})
