@@ -36,13 +36,13 @@ def lives(monitor: DriftMonitor, correct: NDArray[np.bool_]) -> list[Verdict]:
 @pytest.mark.parametrize("labels", [1000, 2400])
 def test_labels_of_sessions_raise_no_alarm(labels: int) -> None:
     """Without knowing of sessions, two thirds of the lives have an alarm in 3,000 labels."""
-    random, count = np.random.default_rng(5), 12
+    random, count = np.random.default_rng(5), 6
     noise = sessions(100, 0.5)
     correct = noise(random, (labels + 3000, count, 1))[..., 0] > norm.ppf(ERRORS)
     alarms = 0
     for life in correct.T:
         alarms += lives(DriftMonitor(baseline_of(life[:labels])), life[labels:])[-1].alarm
-    # By a budget of 1 %, 2 of 12 have a probability of 0.6 %.
+    # By a budget of 1 %, 2 of 6 have a probability of 0.15 %.
     assert alarms <= 1
 
 

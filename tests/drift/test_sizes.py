@@ -138,7 +138,7 @@ def _share(random: np.random.Generator, rows: int, on: bool) -> NDArray[Any]:
     ],
 )
 @pytest.mark.parametrize(
-    ("clean", "seeds"), [(0, 4), (5, 4), pytest.param(5, 50, marks=pytest.mark.thorough)]
+    ("clean", "seeds"), [(0, 4), (5, 10), pytest.param(5, 50, marks=pytest.mark.slow)]
 )
 def test_an_alarm_names_the_change_and_its_size(
     draw: Any, change: str, size: float, clean: int, seeds: int

@@ -54,14 +54,16 @@ def test_the_count_would_show_a_broken_budget() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "noise",
+    ("noise", "monitors"),
     [
-        pytest.param(independent(), marks=pytest.mark.slow),
-        pytest.param(autoregressive(0.5), marks=pytest.mark.slow),
-        pytest.param(autoregressive(0.9), marks=pytest.mark.slow),
-        sessions(10, 0.5),
+        pytest.param(independent(), 20, marks=pytest.mark.slow),
+        pytest.param(autoregressive(0.5), 20, marks=pytest.mark.slow),
+        pytest.param(autoregressive(0.9), 20, marks=pytest.mark.slow),
+        pytest.param(sessions(10, 0.5), 20, marks=pytest.mark.slow),
+        (sessions(10, 0.5), 8),
     ],
-    ids=["independent", "autocorrelated 0.5", "autocorrelated 0.9", "sessions"],
+    ids=["independent", "autocorrelated 0.5", "autocorrelated 0.9", "sessions", "few sessions"],
 )
-def test_a_long_life_holds_the_budget(noise: Noise) -> None:
-    assert may_have(1 / 20, 400, lives_with_wealth(noise, 20, 200, 20))
+def test_a_long_life_holds_the_budget(noise: Noise, monitors: int) -> None:
+    lives = monitors * COLUMNS
+    assert may_have(1 / 20, lives, lives_with_wealth(noise, monitors, 200, 20))
