@@ -20,7 +20,7 @@ from vinedresser.data.sources.s3 import S3Object
 from vinedresser.errors import ConfigError, KeyMissing, LaunchError, StoreError
 from vinedresser.objects import open_storage
 
-PIECE = 16 << 20
+PIECE = 1 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -209,13 +209,14 @@ def test_what_was_downloaded_is_only_then_read_only(
 
 @pytest.mark.thorough
 def test_a_killed_download_continues(s3: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloading, "_PIECE", PIECE)
     content = os.urandom(5 * PIECE + 12345)
     open_storage(s3).put("big", [content])
     slowly = (
         "import sys, time\nfrom vinedresser.data.sources.s3 import S3Object\n"
-        "from vinedresser.data.downloading import download\nread = S3Object.read\n"
+        "from vinedresser.data import downloading\nread = S3Object.read\n"
         "def slow(self, start, stop):\n    time.sleep(0.3)\n    return read(self, start, stop)\n"
-        "S3Object.read = slow\ndownload(sys.argv[1])"
+        f"S3Object.read = slow\ndownloading._PIECE = {PIECE}\ndownloading.download(sys.argv[1])"
     )
     process = subprocess.Popen([sys.executable, "-c", slowly, s3])
     while sum(one.stat().st_size for one in cache.glob("*/parts/*")) < 3 * PIECE:

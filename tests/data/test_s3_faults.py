@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from vinedresser.data import Dataset
 from vinedresser.data.sources import s3 as s3_source
 from vinedresser.data.sources.s3 import Throttle
 from vinedresser.objects.hedging import Hedge
-from vinedresser.testing.s3_server import BUCKET, TestServer, seaweed
+from vinedresser.testing.s3_server import TestServer
 
 
 @pytest.fixture(autouse=True)
@@ -104,8 +103,8 @@ def test_a_throttle_halves_and_recovers() -> None:
 def test_a_request_that_is_not_answered_is_sent_again(
     s3: str, proxy: Proxy, hedge: Hedge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = put_files(s3, [200] * 100)
-    dataset = Dataset(f"{s3}/", batch_size=1000, connections=2)
+    records = put_files(s3, [20] * 100)
+    dataset = Dataset(f"{s3}/", batch_size=100, connections=2)
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
     answered = threading.Event()
     first = proxy.seen
@@ -138,20 +137,16 @@ def test_a_frozen_server_is_waited_for(s3: str, s3_server: TestServer) -> None:
 
 
 @pytest.mark.thorough
-def test_a_server_that_is_killed_costs_no_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with seaweed(tmp_path / "server") as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        url = f"s3://{BUCKET}/data"
-        records = put_files(url, [60] * 6, longest=20_000)
-        dataset = Dataset(f"{url}/", batch_size=20, chunk_bytes=100_000, connections=2)
-        batches = iter(dataset)
-        found = written.values(islice(batches, 3))
-        server.kill()
-        restarting = threading.Thread(target=server.restart)
-        restarting.start()
+def test_a_server_that_is_killed_costs_no_record(s3: str, s3_server: TestServer) -> None:
+    records = put_files(s3, [60] * 6, longest=20_000)
+    dataset = Dataset(f"{s3}/", batch_size=20, chunk_bytes=100_000, connections=2)
+    batches = iter(dataset)
+    found = written.values(islice(batches, 3))
+    s3_server.kill()
+    restarting = threading.Thread(target=s3_server.restart)
+    restarting.start()
+    try:
         found += written.values(batches)
+    finally:
         restarting.join()
-        assert found == records
+    assert found == records

@@ -125,7 +125,7 @@ def test_the_stage_that_a_training_waits_for_is_named(tmp_path: Path, slow: str)
 
     training = Training(tmp_path / "run", collections={"timing": SaveConfig(every=1)})
     dataset = open_data(folder, seed=1, decode=decoded)
-    for _ in range(30):
+    for _ in range(22):
         for batch in pairs(dataset):
             # The batch is there, but the loop has something else to do.
             spin(0 if slow else 0.008)

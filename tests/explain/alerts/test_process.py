@@ -13,11 +13,10 @@ import pytest
 import torch
 from torch import nn
 
-from tests.serving.unlimited import UNLIMITED
 from vinedresser.explain.alerts import baseline as baseline_process
 from vinedresser.explain.alerts import process
 from vinedresser.explain.alerts.baseline import read_sample
-from vinedresser.serving import RequestRecorder, RequestStore, watch
+from vinedresser.serving import Limits, RequestRecorder, RequestStore, watch
 
 pytestmark = pytest.mark.thorough
 
@@ -61,7 +60,9 @@ def answered(
     folder: Path, model: nn.Module, inputs: torch.Tensor
 ) -> tuple[RequestStore, list[str]]:
     """Have a service answer requests and hand over their inputs."""
-    recorder = RequestRecorder(folder, "service", limits=UNLIMITED)
+    recorder = RequestRecorder(
+        folder, "service", limits=Limits(flush_seconds=0.02, rate=1e9, cost=1.0)
+    )
     watched = watch(model.eval(), recorder)
     with torch.no_grad():
         model(inputs)

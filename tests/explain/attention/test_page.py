@@ -85,13 +85,13 @@ def test_ids_become_tokens(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_long_sequences_and_many_heads_are_bounded_and_said(tmp_path: Path) -> None:
-    weights = np.random.default_rng(0).dirichlet(np.ones(300), size=(20, 300))
-    layers = {f"layer{place}": weights.astype(np.float32) for place in range(30)}
+    weights = np.random.default_rng(0).dirichlet(np.ones(150), size=(17, 150))
+    layers = {f"layer{place}": weights.astype(np.float32) for place in range(25)}
     found = page(tmp_path, Attention.of(layers), start=100)
     assert len(found.html) < 4_000_000
-    assert "matrices of 300 tokens are drawn in 48 x 48 cells" in found.text
-    assert "24 of 30 layers" in found.text
-    assert "the first 16 of 20 heads" in found.text
+    assert "matrices of 150 tokens are drawn in 48 x 48 cells" in found.text
+    assert "24 of 25 layers" in found.text
+    assert "the first 16 of 17 heads" in found.text
     assert "tokens 100 to 131" in found.text
     shown = [text.text for text in found.figure_texts("chart head")][:32]
     assert shown == [str(place) for place in range(100, 132)]
