@@ -114,7 +114,23 @@ from vinedresser.flows.train import train
 
 train("experiment.toml")
 """
+# Runs commands in turn, each in a child of its own: what most of them load is loaded once.
+IN_TURN = """
+import json, os, sys
+from vinedresser.cli import application, main
+
+for words in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        sys.argv = ["vinedresser", *words]
+        sys.exit(main())
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        sys.exit(f"{words}: {code}")
+"""
 FILES = {
+    "in_turn.py": IN_TURN,
+    "quick.py": "print('trained')",
     "train.py": TRAIN,
     "experiment.toml": EXPERIMENT,
     "sweep.toml": SWEEP,
@@ -149,7 +165,7 @@ class Traced:
         """Start a command, or Python with arguments."""
         trace = self.folder / f"trace-{len(self._traces)}"
         self._traces.append(trace)
-        self.done.add(" ".join(arguments[: 2 if arguments[0] in GROUPS else 1]))
+        self._note(arguments)
         return Terminal(
             *arguments,
             cwd=self.folder,
@@ -164,6 +180,15 @@ class Traced:
         output = terminal.output()
         assert code in (None, terminal.process.returncode), output[-3_000:]
         return output
+
+    def run_in_turn(self, *commands: tuple[str, ...]) -> None:
+        """Run commands that end with 0, one after another, under one strace."""
+        for arguments in commands:
+            self._note(arguments)
+        self.run("in_turn.py", json.dumps(commands), python=True)
+
+    def _note(self, arguments: tuple[str, ...]) -> None:
+        self.done.add(" ".join(arguments[: 2 if arguments[0] in GROUPS else 1]))
 
     def foreign(self) -> list[str]:
         """Return the system calls that went elsewhere, or asked for a name."""
@@ -242,16 +267,18 @@ def of_scripts(traced: Traced) -> None:
     )
     run = "runs/live"
     until((traced.folder / run / "index").exists, "the training")
-    traced.run("ask", run, "norm(gradients) by layer", "--limit", "1")
-    traced.run("capture", run, "--collection", "biases", "--every", "1")
-    traced.run("set", run, "lr=0.02")
-    traced.run("snapshot", run)
-    traced.run("checkpoint", run)
-    traced.run("pause", run)
-    traced.run("resume", run)
-    traced.run("stop", run)
+    traced.run_in_turn(
+        ("ask", run, "norm(gradients) by layer", "--limit", "1"),
+        ("capture", run, "--collection", "biases", "--every", "1"),
+        ("set", run, "lr=0.02"),
+        ("snapshot", run),
+        ("checkpoint", run),
+        ("pause", run),
+        ("resume", run),
+        ("stop", run),
+        ("snapshots", run),
+    )
     training.output()
-    traced.run("snapshots", run)
     (snapshot,) = (traced.folder / run / "snapshots").iterdir()
     traced.run("replay", str(snapshot), "--script", "train.py")
     # In a tree like that of a container.
@@ -260,7 +287,7 @@ def of_scripts(traced: Traced) -> None:
     hosts = {"current_host": "algo-1", "hosts": ["algo-1"]}
     (config / "resourceconfig.json").write_text(json.dumps(hosts))
     traced.environment |= {"SAGEMAKER_BASE_DIR": str(traced.folder / "ml")}
-    traced.environment |= {"SAGEMAKER_PROGRAM": "train.py"}
+    traced.environment |= {"SAGEMAKER_PROGRAM": "quick.py"}
     traced.environment |= {"SAGEMAKER_SUBMIT_DIRECTORY": str(traced.folder)}
     traced.run("sagemaker", "train")
 
