@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from tests.paths import ROOT
 from tests.waiting import until
+from tests.warm_python import COMMANDS
 from vinedresser.cli.application import app
 from vinedresser.cli.options import selected_rules
 from vinedresser.cli.running import metrics_of
@@ -71,15 +72,25 @@ def container(base: Path, script: str, host: str = "algo-1", hosts: tuple[str, .
     return base
 
 
-def started(base: Path, *options: str, **variables: str) -> subprocess.Popen[str]:
-    own = {"SAGEMAKER_BASE_DIR": str(base), "TRAINING_JOB_NAME": "job"}
+def variables_of(base: Path) -> dict[str, str]:
+    return {"SAGEMAKER_BASE_DIR": str(base), "TRAINING_JOB_NAME": "job"}
+
+
+def started(base: Path, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "vinedresser", "sagemaker", *options, "train"],
-        env={**os.environ, **own, **variables},
+        [sys.executable, "-m", "vinedresser", "sagemaker", "train"],
+        env={**os.environ, **variables_of(base), **variables},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+def run_job(base: Path, *options: str) -> tuple[int, str]:
+    """Run a container to its end; return its exit code and what it printed."""
+    words = ["-m", "vinedresser", "sagemaker", *options, "train"]
+    done = COMMANDS.run(words, Path(), {**os.environ, **variables_of(base)}, merged=True)
+    return done.returncode, done.stdout
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -96,7 +107,7 @@ def run_of(base: Path, name: str = "job-1") -> Run:
 @pytest.mark.thorough
 def test_a_job_runs_as_in_a_container(tmp_path: Path) -> None:
     base = container(tmp_path / "ml", PLAIN)
-    code, text = ended(started(base, "--metric", "acc=acc: ([0-9.]+)"))
+    code, text = run_job(base, "--metric", "acc=acc: ([0-9.]+)")
     assert code == 0, text
     arguments, channel = json.loads((base / "model/told.json").read_text())
     assert arguments == ["--flag", "True", "--lr", "0.5"]
@@ -111,9 +122,9 @@ def test_a_job_runs_as_in_a_container(tmp_path: Path) -> None:
 def test_the_run_is_with_the_checkpoints_that_survive_the_container(tmp_path: Path) -> None:
     base = container(tmp_path / "ml", "print('trained')")
     (base / "checkpoints").mkdir()
-    assert ended(started(base))[0] == 0
+    assert run_job(base)[0] == 0
     # A container that takes the place of an interrupted one.
-    assert ended(started(base))[0] == 0
+    assert run_job(base)[0] == 0
     assert sorted(path.name for path in (base / "checkpoints/vinedresser").iterdir()) == [
         *("job-1", "job-2"),
     ]
@@ -122,7 +133,7 @@ def test_the_run_is_with_the_checkpoints_that_survive_the_container(tmp_path: Pa
 @pytest.mark.thorough
 def test_code_and_reason_of_a_failure_are_the_scripts(tmp_path: Path) -> None:
     base = container(tmp_path / "ml", "import sys\nraise ValueError('no such label')")
-    assert ended(started(base))[0] == 1
+    assert run_job(base)[0] == 1
     assert "no such label" in (base / "output/failure").read_text()
 
 
@@ -134,18 +145,18 @@ open(os.path.join(os.environ["SM_OUTPUT_DIR"], "failure"), "w").write("by itself
 sys.exit(42)
 """
     base = container(tmp_path / "ml", script)
-    assert ended(started(base))[0] == 42
+    assert run_job(base)[0] == 42
     assert (base / "output/failure").read_text() == "by itself"
 
 
 def test_a_tree_without_its_files_fails_with_the_reason(tmp_path: Path) -> None:
     base = container(tmp_path / "ml", PLAIN)
     (base / "input/config/resourceconfig.json").unlink()
-    code, text = ended(started(base))
+    code, text = run_job(base)
     assert code == 2
     assert "resourceconfig.json" in text
     assert "resourceconfig.json" in (base / "output/failure").read_text()
-    code, text = ended(started(container(tmp_path / "other", PLAIN), "serve"))
+    code, text = run_job(container(tmp_path / "other", PLAIN), "serve")
     assert code == 2
 
 
@@ -194,13 +205,13 @@ def test_code_and_store_may_be_on_s3(tmp_path: Path, s3: str) -> None:
     given = json.loads(path.read_text())
     given["sagemaker_submit_directory"] = json.dumps(f"{s3}/code/source.tar.gz")
     path.write_text(json.dumps(given))
-    code, text = ended(started(base, "--store", f"{s3}/runs"))
+    code, text = run_job(base, "--store", f"{s3}/runs")
     assert code == 0, text
     assert open_run(f"{s3}/runs/job-1").status.state == "finished"
     damaged = bytearray(content.getvalue())
     damaged[len(damaged) // 2] ^= 1
     open_storage(f"{s3}/code").put("source.tar.gz", [damaged])
-    code, text = ended(started(base))
+    code, text = run_job(base)
     assert code == 2
     assert "source.tar.gz" in text
     assert "source.tar.gz" in (base / "output/failure").read_text()
