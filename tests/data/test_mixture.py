@@ -324,7 +324,7 @@ def test_an_abandoned_loader_does_not_delay_changes(folder: Path) -> None:
 TRAINER = """
 import json, sys
 from pathlib import Path
-from vinedresser.data import Mixture, TorchLoader
+from vinedresser.data import Mixture
 
 def decode(value, name):
     return name + value.hex()
@@ -333,7 +333,10 @@ if __name__ == "__main__":
     folder, log, workers = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     data = Mixture({path.name: path for path in sorted(folder.iterdir())}, batch_size=3, seed=5,
                    lanes=2, chunk_bytes=400, window_bytes=2000, decode=decode)
-    source = TorchLoader(data, num_workers=workers, collate=list) if workers else data
+    source = data
+    if workers:
+        from vinedresser.data import TorchLoader
+        source = TorchLoader(data, num_workers=workers, collate=list)
     lines = log.read_text().splitlines(keepends=True) if log.exists() else []
     lines = [line for line in lines if line.endswith("\\n")]
     log.write_text("".join(lines))
