@@ -72,6 +72,13 @@ pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
+def user_server(prefect_server: PrivatePrefect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have flows use a server of the user, which outlives them."""
+    for name, value in prefect_server.environment().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
 def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return the mark of all processes of the test; kill those that a failed test left."""
     monkeypatch.setenv("INTERRUPTS", str(tmp_path))
@@ -140,14 +147,26 @@ def test_ctrl_c_ends_a_flow_in_order(
     assert_in_order(tmp_path, marker, mlflow_runs(tmp_path / "runs"))
 
 
+def check_closed_terminal(folder: Path, marker: str, mlflow_runs: ReadMlflow) -> None:
+    terminal = begin("train", folder)
+    terminal.close()
+    assert terminal.process.wait() == 128 + signal.SIGHUP
+    assert open_run(folder / "runs" / "long").status.reason == "its terminal was closed"
+    assert_in_order(folder, marker, mlflow_runs(folder / "runs"))
+
+
+@pytest.mark.usefixtures("user_server")
 def test_a_flow_whose_terminal_is_closed_ends_in_order(
     tmp_path: Path, marker: str, mlflow_runs: ReadMlflow
 ) -> None:
-    terminal = begin("train", tmp_path)
-    terminal.close()
-    assert terminal.process.wait() == 128 + signal.SIGHUP
-    assert open_run(tmp_path / "runs" / "long").status.reason == "its terminal was closed"
-    assert_in_order(tmp_path, marker, mlflow_runs(tmp_path / "runs"))
+    check_closed_terminal(tmp_path, marker, mlflow_runs)
+
+
+@pytest.mark.slow
+def test_a_private_server_ends_with_a_flow_whose_terminal_is_closed(
+    tmp_path: Path, marker: str, mlflow_runs: ReadMlflow
+) -> None:
+    check_closed_terminal(tmp_path, marker, mlflow_runs)
 
 
 def test_a_second_ctrl_c_ends_a_flow_at_once(tmp_path: Path, marker: str) -> None:
@@ -172,15 +191,10 @@ def test_a_second_ctrl_c_ends_a_flow_at_once(tmp_path: Path, marker: str) -> Non
     assert (tmp_path / "runs" / "slow" / "checkpoints" / "saved").exists()
 
 
+@pytest.mark.usefixtures("user_server")
 def test_ctrl_c_under_a_server_of_the_user(
-    prefect_server: PrivatePrefect,
-    tmp_path: Path,
-    marker: str,
-    monkeypatch: pytest.MonkeyPatch,
-    mlflow_runs: ReadMlflow,
+    tmp_path: Path, marker: str, mlflow_runs: ReadMlflow
 ) -> None:
-    for name, value in prefect_server.environment().items():
-        monkeypatch.setenv(name, value)
     terminal = begin("train", tmp_path)
     terminal.type("\x03")
     output = terminal.output()
