@@ -221,7 +221,8 @@ def test_gradients_of_half_precision_are_unscaled_and_skipped_updates_no_steps(
 
 @pytest.mark.thorough
 def test_attention_equals_the_formula(tmp_path: Path) -> None:
-    run, _ = fitted(tmp_path, classifier(Transformer()), sentences(), batch_size=16)
+    model = classifier(Transformer(), optimizer=keras.optimizers.SGD(0.1))
+    run, _ = fitted(tmp_path, model, sentences(), batch_size=16)
     names = run.tensor_names(collection="attention")
     assert sorted(names) == ["attention/dropped", "attention/fused", "attention/grouped"]
     assert value(run, "attention/fused", 0).shape == (16, 2, 6, 6)

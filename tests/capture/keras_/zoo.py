@@ -200,7 +200,9 @@ def _attention(attach: Attach) -> Any:
     model, (x, y) = Transformer(), sentences()
     # Built before it is watched, which saves a trace; `late` covers the other case.
     model(x[:1])
-    return _fit(attach, classifier(model), (x, y), epochs=2)
+    # Adam's update of each of its variables would take longer to trace than the model.
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    return _fit(attach, classifier(model, optimizer=optimizer), (x, y), epochs=2)
 
 
 def _recurrent(attach: Attach) -> Any:
