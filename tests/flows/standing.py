@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 from tests.cli import command_line
 from tests.paths import SCRIPTS
 from tests.waiting import until
+from tests.warm_python import COMMANDS
 from vinedresser.infra.services.servers import StandingPrefect, standing_prefect
 from vinedresser.infra.services.servers.prefect_api import ask_prefect
 
@@ -51,14 +50,7 @@ def write_sweep(folder: Path) -> Path:
 
 def program(folder: Path, *words: str, code: int = 0) -> str:
     """Run a Python module in a folder; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    done = COMMANDS.run(["-m", *words], folder, {**os.environ, "COLUMNS": "200"})
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.command_line import vinedresser
 from tests.rules.actions.servers import web_server
+from tests.warm_python import COMMANDS
 from vinedresser.objects import LocalStorage
 from vinedresser.rules.actions.base import ActionContext
 from vinedresser.rules.actions.block import BlockAction
@@ -48,7 +49,8 @@ Secret(value="x").save("word", overwrite=True)
 
 def make_blocks(url: str) -> None:
     """Save a webhook and another block on the server."""
-    subprocess.run([sys.executable, "-c", MAKE, url], check=True)
+    done = COMMANDS.run(["-c", MAKE, url], Path(), os.environ)
+    assert done.returncode == 0, done.stderr
 
 
 def write(folder: Path, block: str, template: str = "") -> Path:

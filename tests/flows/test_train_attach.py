@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.attach.runs import alone, attached
+from tests.capture.attach.runs import attached
 from tests.cli.command_line import vinedresser
 from tests.paths import SCRIPTS
+from tests.warm_python import TORCH
 from vinedresser import open_run
 from vinedresser.objects import LocalStorage
 from vinedresser.rules.judge import judge
@@ -75,7 +76,7 @@ def test_unchanged_scripts_are_captured_judged_and_recorded(
     assert not (store / "plain-folds.4").exists()
 
     # The first plan, and each fold that is whole, computes what it does by itself.
-    plain = alone(sys.executable, str(SCRIPT), cwd=tmp_path)
+    plain = TORCH.run([str(SCRIPT)], tmp_path, os.environ)
     for name, count in (("one", 1), ("folds", 2)):
         said = (store / f"plain-{name}" / "log.txt").read_text(encoding="utf-8")
         assert weights(said) == weights(plain.stdout) * count
@@ -136,8 +137,19 @@ def test_attaching_adds_to_the_environment_unless_it_is_turned_off(
     assert own["PYTHONPATH"].endswith(f"{os.pathsep}mine")
 
 
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with the judged runs of a script with three trainings."""
+    folder = tmp_path_factory.mktemp("healthy")
+    words = (str(SCRIPT), "--trainings", "3")
+    assert attached(*words, cwd=folder, options=("--rule", "nonfinite")).returncode == 0
+    return folder / "runs"
+
+
 @pytest.mark.thorough
-def test_run_judges_each_training_and_stops_the_script_for_any(tmp_path: Path) -> None:
+def test_run_judges_each_training_and_stops_the_script_for_any(
+    tmp_path: Path, healthy: Path
+) -> None:
     words = (str(SCRIPT), "--trainings", "4", "--nan", "3", "--pause", "0.01")
     done = attached(*words, cwd=tmp_path, options=("--rule", "nonfinite"))
     assert done.returncode == 3, done.stderr
@@ -147,19 +159,19 @@ def test_run_judges_each_training_and_stops_the_script_for_any(tmp_path: Path) -
     assert [len(run.findings()) for run in runs] == [0, 0, 1]
     assert runs[0].status.reason.startswith("run.3: MSELoss is nan")
     assert done.stderr.count("nonfinite since step 20") == 1
-    healthy = (str(SCRIPT), "--trainings", "3")
-    options = ("--rule", "nonfinite", "--name", "healthy")
-    assert attached(*healthy, cwd=tmp_path, options=options).returncode == 0
-    # They were over before anybody looked, and were judged all the same.
-    for name in ("healthy", "healthy.2", "healthy.3"):
-        assert (tmp_path / "runs" / name / "findings" / "default.jsonl").read_bytes() == b""
+    # These were over before anybody looked, and were judged all the same.
+    for name in ("run", "run.2", "run.3"):
+        assert (healthy / name / "findings" / "default.jsonl").read_bytes() == b""
 
 
 @pytest.mark.thorough
-def test_what_a_killed_flow_did_not_tell_a_further_run_is_mended(tmp_path: Path) -> None:
-    words = (str(SCRIPT), "--trainings", "2")
-    assert attached(*words, cwd=tmp_path).returncode == 0
-    first, second = (LocalStorage(tmp_path / "runs" / name) for name in ("run", "run.2"))
+def test_what_a_killed_flow_did_not_tell_a_further_run_is_mended(
+    tmp_path: Path, healthy: Path
+) -> None:
+    for name in ("run", "run.2"):
+        shutil.copytree(healthy / name, tmp_path / name)
+    first, second = (LocalStorage(tmp_path / name) for name in ("run", "run.2"))
+    second.delete("rules/default.json")
     write_record(first, TrackingRecord("sqlite:///mlflow.db", "1", "abc", settled=True))
     first.put("rules/default.json", [json.dumps({"rules": {}}).encode()])
     for _ in range(2):

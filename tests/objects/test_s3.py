@@ -68,13 +68,31 @@ def test_a_url_without_a_bucket_is_refused() -> None:
 @pytest.mark.thorough
 def test_a_listing_has_more_than_one_page(s3: str) -> None:
     storage = open_storage(s3)
-    keys = [f"index/{number:05d}" for number in range(1100)]
-    client = s3_client()
-    prefix = s3.rpartition("/")[2]
+    keys = [f"index/{number:05d}" for number in range(110)]
     for key in keys:
-        client.put_object(Bucket=BUCKET, Key=f"{prefix}/{key}", Body=b"")
-    assert storage.list("index/") == keys
-    assert storage.list("index/", after=keys[1020]) == keys[1021:]
+        storage.put(key, [b""])
+    client = s3_client()
+    pages: list[int] = []
+
+    def shorten(params: dict[str, Any], **_: Any) -> None:
+        params["MaxKeys"] = 50
+
+    def note(parsed: dict[str, Any], **_: Any) -> None:
+        pages.append(parsed["KeyCount"])
+
+    hooks = (
+        ("provide-client-params.s3.ListObjectsV2", shorten),
+        ("after-call.s3.ListObjectsV2", note),
+    )
+    for event, hook in hooks:
+        client.meta.events.register(event, hook)
+    try:
+        assert storage.list("index/") == keys
+        assert storage.list("index/", after=keys[30]) == keys[31:]
+    finally:
+        for event, hook in hooks:
+            client.meta.events.unregister(event, hook)
+    assert pages == [50, 50, 10, 50, 29]
 
 
 @pytest.mark.thorough

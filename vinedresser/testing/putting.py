@@ -1,21 +1,26 @@
-"""A process that puts objects until it is killed, or races for keys; started by `storage`.
+"""Processes that put objects until they are killed, or race for keys; started by `storage`.
 
-python -m vinedresser.testing.putting LOCATION forever|race
+    python -m vinedresser.testing.putting LOCATION forever|race
+
+They are forked: loading the client of a storage takes longer than all that they do. With `forever`,
+each line on stdin starts one; its process id is printed, and a further line once it has ended.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 import zlib
+from multiprocessing.synchronize import Barrier
 
 from vinedresser.errors import KeyTaken
 from vinedresser.objects import Storage, open_storage
 
 __all__ = ["ROUNDS", "is_whole"]
 
-# Number of keys in a race, and bytes of an object put forever.
-ROUNDS = 20
+# Numbers of keys and of processes in a race, and bytes of an object put forever.
+ROUNDS, _RACERS = 20, 4
 _SIZE = 4 << 20
 
 
@@ -34,20 +39,43 @@ def _put_forever(storage: Storage) -> None:
         number += 1
 
 
-def _race(storage: Storage) -> None:
-    """Put every key exclusively after a line on stdin, and print the keys won to stdout."""
-    print("ready", flush=True)  # noqa: T201 (the protocol)
-    sys.stdin.readline()
+def _race(storage: Storage, start: Barrier) -> None:
+    """Put every key exclusively at the same time as others; print the process id and the keys won.
+
+    The content of a key is the process id, a thousand times.
+    """
     mine = str(os.getpid()).encode() * 1000
+    # It has a client of its own by then.
+    storage.exists("race")
+    start.wait(60)
     won = []
     for number in range(ROUNDS):
         try:
             storage.put(f"race/{number}", [mine], exclusive=True)
         except KeyTaken:
             continue
-        won.append(str(number))
-    print(" ".join(won), flush=True)  # noqa: T201 (the protocol)
+        won.append(number)
+    os.write(1, f"{os.getpid()} {' '.join(map(str, won))}\n".encode())
+
+
+def _main(location: str, what: str) -> None:
+    forked = multiprocessing.get_context("fork")
+    storage = open_storage(location)
+    if what == "race":
+        start = forked.Barrier(_RACERS)
+        racers = [forked.Process(target=_race, args=(storage, start)) for _ in range(_RACERS)]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        sys.exit(any(racer.exitcode for racer in racers))
+    for _ in sys.stdin:
+        putter = forked.Process(target=_put_forever, args=(storage,))
+        putter.start()
+        print(putter.pid, flush=True)  # noqa: T201 (the protocol)
+        putter.join()
+        print("ended", flush=True)  # noqa: T201 (the protocol)
 
 
 if __name__ == "__main__":
-    {"forever": _put_forever, "race": _race}[sys.argv[2]](open_storage(sys.argv[1]))
+    _main(*sys.argv[1:])

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -211,43 +213,52 @@ class StorageConformance:
         assert open_storage(location).list("") == ["contended"]
 
     def test_an_exclusive_race_has_one_winner(self, storage: Storage, location: str) -> None:
-        racers = [_start(location, "race") for _ in range(4)]
-        for racer in racers:
-            assert racer.stdout is not None
-            assert racer.stdout.readline() == b"ready\n"
-        for racer in racers:
-            assert racer.stdin is not None
-            racer.stdin.write(b"go\n")
-            racer.stdin.flush()
-        answers = [racer.communicate(timeout=60)[0].split() for racer in racers]
-        assert sorted(int(won) for answer in answers for won in answer) == list(range(ROUNDS))
-        for racer, answer in zip(racers, answers, strict=True):
-            assert racer.returncode == 0
-            for won in answer:
-                expected = str(racer.pid).encode() * 1000
-                assert storage.get(f"race/{int(won)}") == expected
+        with _started(location, "race") as race:
+            answers, _ = race.communicate(timeout=60)
+            assert race.returncode == 0
+        winners = {
+            int(number): pid
+            for pid, *won in map(bytes.split, answers.splitlines())
+            for number in won
+        }
+        assert sum(len(answer.split()) - 1 for answer in answers.splitlines()) == ROUNDS
+        assert sorted(winners) == list(range(ROUNDS))
+        for number, pid in winners.items():
+            assert storage.get(f"race/{number}") == pid * 1000
 
     def test_a_killed_put_leaves_nothing_or_a_whole_object(
         self, storage: Storage, location: str
     ) -> None:
         moments = random.Random(7)  # noqa: S311 (nothing secret)
-        for _ in range(6):
-            for key in storage.list(""):
-                storage.delete(key)
-            putter = _start(location, "forever")
-            deadline = time.monotonic() + 60
-            while not storage.list("whole/"):
-                assert time.monotonic() < deadline, "the putting process does not put"
-            time.sleep(moments.uniform(0, 0.02))
-            putter.kill()
-            putter.communicate()
-            keys = storage.list("")
-            assert keys
-            assert [key for key in keys if not is_whole(storage.get(key))] == []
+        with _started(location, "forever") as putting:
+            assert putting.stdin is not None
+            assert putting.stdout is not None
+            for _ in range(6):
+                for key in storage.list(""):
+                    storage.delete(key)
+                putting.stdin.write(b"another\n")
+                putting.stdin.flush()
+                putter = int(putting.stdout.readline())
+                deadline = time.monotonic() + 60
+                while not storage.list("whole/"):
+                    assert time.monotonic() < deadline, "the putting process does not put"
+                time.sleep(moments.uniform(0, 0.02))
+                os.kill(putter, signal.SIGKILL)
+                assert putting.stdout.readline() == b"ended\n"
+                keys = storage.list("")
+                assert keys
+                assert [key for key in keys if not is_whole(storage.get(key))] == []
 
 
-def _start(location: str, what: str) -> subprocess.Popen[bytes]:
+@contextmanager
+def _started(location: str, what: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start `putting`; kill it and its children at the end of the context."""
     command = [sys.executable, "-m", "vinedresser.testing.putting", location, what]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}
-    )
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -11,7 +12,8 @@ import sys
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psutil
@@ -21,23 +23,45 @@ from tests.waiting import until
 from vinedresser.errors import LaunchError
 from vinedresser.infra.catalog.state_folder import state_folder
 from vinedresser.infra.services.servers import PrivatePrefect, start_private_prefect
-from vinedresser.processes import identify, is_alive
+from vinedresser.processes import ProcessIdentity, identify, is_alive
 
 OWNER = """
-import sys
+import json, sys
 from vinedresser.infra.services.servers import start_private_prefect
 server = start_private_prefect()
 if "wait" in sys.argv:
     server.wait()
-print(server.pid, server.home, flush=True)
+print(json.dumps([server.pid, str(server.home), server.environment()]), flush=True)
 sys.stdin.read()
 """
 
 
-def status(server: PrivatePrefect, password: str, **headers: str) -> int:
-    """Return the status of a request to its API."""
+@contextmanager
+def server_of_another(phase: str) -> Iterator[tuple[ProcessIdentity, Path, dict[str, str]]]:
+    """Provide the process, folder and variables of a server, whose owner is killed at the end."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, phase],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    with owner.stdin, owner.stdout:
+        pid, home, variables = json.loads(owner.stdout.readline())
+        process = identify(pid)
+        assert process is not None
+        try:
+            yield process, Path(home), variables
+        finally:
+            owner.send_signal(signal.SIGKILL)
+            owner.wait()
+
+
+def status(server: Mapping[str, str], password: str, **headers: str) -> int:
+    """Return the status of a request to the API that variables name."""
     credentials = b64encode(password.encode()).decode()
-    url = f"{server.environment()['PREFECT_API_URL']}/admin/version"
+    url = f"{server['PREFECT_API_URL']}/admin/version"
     request = urllib.request.Request(url, headers=headers)
     if password:
         request.add_header("Authorization", f"Basic {credentials}")
@@ -56,11 +80,12 @@ def names_in(database: Path) -> set[str]:
 
 @pytest.mark.thorough
 def test_it_serves_those_who_know_its_password(prefect_server: PrivatePrefect) -> None:
-    password = prefect_server.environment()["PREFECT_API_AUTH_STRING"]
-    assert status(prefect_server, password) == 200
-    assert status(prefect_server, "") == 401
-    assert status(prefect_server, "vinedresser:guessed") == 401
-    assert status(prefect_server, password, Host="rebound.example") == 400
+    variables = prefect_server.environment()
+    password = variables["PREFECT_API_AUTH_STRING"]
+    assert status(variables, password) == 200
+    assert status(variables, "") == 401
+    assert status(variables, "vinedresser:guessed") == 401
+    assert status(variables, password, Host="rebound.example") == 400
     process = psutil.Process(prefect_server.pid)
     assert password not in " ".join(process.cmdline())
     listening = [
@@ -76,56 +101,41 @@ def test_it_serves_those_who_know_its_password(prefect_server: PrivatePrefect) -
 
 
 @pytest.mark.thorough
-def test_each_has_a_database_of_its_own_with_the_tables_of_the_first(
+def test_each_has_a_database_of_its_own_and_ends_with_an_owner_that_is_killed(
     prefect_server: PrivatePrefect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In one state folder: each looks there for tables, and for what others have left.
     monkeypatch.setenv("XDG_STATE_HOME", str(prefect_server.home.parents[2]))
     [tables] = (state_folder() / "prefect").glob("tables-*.db")
     made = tables.stat().st_mtime_ns
-    other = start_private_prefect()
-    try:
-        other.wait()
-        assert other.home.parent == prefect_server.home.parent
-        assert other.home != prefect_server.home
-        assert status(other, other.environment()["PREFECT_API_AUTH_STRING"]) == 200
-        assert status(other, prefect_server.environment()["PREFECT_API_AUTH_STRING"]) == 401
-    finally:
-        other.stop()
+    with server_of_another("wait") as (process, home, variables):
+        assert home.parent == prefect_server.home.parent
+        assert home != prefect_server.home
+        assert status(variables, variables["PREFECT_API_AUTH_STRING"]) == 200
+        assert status(variables, prefect_server.environment()["PREFECT_API_AUTH_STRING"]) == 401
+    until(lambda: not is_alive(process), "its end")
     assert tables.stat().st_mtime_ns == made
-    assert not other.home.exists()
+    assert not home.exists()
     assert prefect_server.home.exists()
 
 
-@pytest.mark.parametrize("phase", ["start", pytest.param("wait", marks=pytest.mark.thorough)])
-def test_it_ends_with_an_owner_that_is_killed(phase: str) -> None:
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, phase],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert owner.stdin is not None
-    assert owner.stdout is not None
-    with owner.stdin, owner.stdout:
-        pid, home = owner.stdout.readline().split()
-        process = identify(int(pid))
-        assert process is not None
-        owner.send_signal(signal.SIGKILL)
-        owner.wait()
+def test_it_ends_with_an_owner_that_is_killed_before_it_serves() -> None:
+    with server_of_another("start") as (process, home, _):
+        pass
     until(lambda: not is_alive(process), "its end")
-    if phase == "start":
-        # It may have been killed before it could look after its folder: the next one does.
-        start_private_prefect().stop()
-    assert not Path(home).exists()
+    # It may have been killed before it could look after its folder: the next one does.
+    start_private_prefect().stop()
+    assert not home.exists()
 
 
 def test_what_a_killed_server_left_is_removed(tmp_path: Path) -> None:
     left = state_folder() / "prefect" / "flow-left"
     left.mkdir(parents=True)
     (left / "prefect.db").touch()
-    start_private_prefect().stop()
+    server = start_private_prefect()
+    server.stop()
     assert not left.exists()
+    assert not server.home.exists()
 
 
 def test_a_server_that_does_not_start_is_not_awaited() -> None:
@@ -136,7 +146,7 @@ def test_a_server_that_does_not_start_is_not_awaited() -> None:
     server.stop()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow  # the gate damages tables of another database (test_database_template.py)
 def test_damaged_tables_are_made_again(
     prefect_server: PrivatePrefect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +158,8 @@ def test_damaged_tables_are_made_again(
     other = start_private_prefect()
     try:
         other.wait()
-        assert status(other, other.environment()["PREFECT_API_AUTH_STRING"]) == 200
+        variables = other.environment()
+        assert status(variables, variables["PREFECT_API_AUTH_STRING"]) == 200
     finally:
         other.stop()
     assert names_in(damaged) == names_in(tables)

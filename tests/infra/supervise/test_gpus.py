@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.waiting import until
 from vinedresser.errors import ConfigError, LaunchError
 from vinedresser.infra.supervise.gpus import NO_GPUS, VISIBLE_GPUS, lease, visible_gpus
@@ -38,7 +39,7 @@ sampler = "grid"
 pruner = "none"
 
 [space]
-x = [0.1, 0.2, 0.3, 0.4, 0.5]
+x = [0.1, 0.2, 0.3, 0.4]
 
 [run]
 name = "search"
@@ -172,19 +173,12 @@ def write(folder: Path, more: str = "") -> Path:
     return folder / "sweep.toml"
 
 
-def run_sweep(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the sweep."""
-    command = [sys.executable, "-m", "vinedresser", "sweep", "sweep.toml"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.thorough
 @pytest.mark.usefixtures("shared_prefect")
 def test_trials_of_a_sweep_never_share_a_gpu(tmp_path: Path, gpus: list[str]) -> None:
     # Concurrency follows from the needs of each run.
     write(tmp_path, "cpus = 1")
-    done = run_sweep(tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    vinedresser("sweep", "sweep.toml", cwd=tmp_path, code=0)
     spans: dict[str, list[tuple[float, float]]] = {name: [] for name in gpus}
     for trial in (tmp_path / "runs/search").glob("trial-*"):
         said = re.fullmatch(r"sees (\S+) threads 1\n", (trial / "log.txt").read_text())
@@ -194,7 +188,7 @@ def test_trials_of_a_sweep_never_share_a_gpu(tmp_path: Path, gpus: list[str]) ->
         assert began is not None
         assert ended is not None
         spans[said[1]].append((began.started, ended.ended))
-    assert sum(map(len, spans.values())) == 5
+    assert sum(map(len, spans.values())) == 4
     for span in spans.values():
         for (begin, end), (other_begin, other_end) in combinations(span, 2):
             assert end <= other_begin or other_end <= begin
@@ -204,8 +198,7 @@ def test_trials_of_a_sweep_never_share_a_gpu(tmp_path: Path, gpus: list[str]) ->
 @pytest.mark.usefixtures("shared_prefect")
 def test_more_gpus_than_the_machine_has_are_refused(tmp_path: Path, gpus: list[str]) -> None:
     write(tmp_path, "max_concurrent = 3")
-    done = run_sweep(tmp_path)
-    assert done.returncode == 2
+    done = vinedresser("sweep", "sweep.toml", cwd=tmp_path, code=2)
     said = "run.gpus: 1 for each of 3 trainings at the same time; this machine has 2"
     assert f"sweep.toml: {said}" in done.stderr
     assert not list(tmp_path.glob("runs/search/trial-*"))

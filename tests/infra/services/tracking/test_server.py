@@ -77,18 +77,20 @@ def history(url: str, run_id: str, key: str) -> list[dict[str, Any]]:
     return points
 
 
-def test_the_database_of_the_server_is_in_no_command_line(server: LocalServer) -> None:
+def words_of(server: LocalServer) -> list[str]:
+    """Return the words of the command lines of a server and of its workers."""
     first = psutil.Process(server.process.pid)
-    assert get(f"{server.url}/health") == b"OK"
     commands = [one.cmdline() for one in (first, *first.children(recursive=True))]
     assert all(commands)
-    assert not [word for words in commands for word in words if "sqlite:" in word]
+    return [word for words in commands for word in words]
 
 
-def test_an_outage_of_the_server_loses_nothing(
+def test_an_outage_loses_nothing_and_no_command_line_has_the_database(
     server: LocalServer, store: str, tmp_path: Path
 ) -> None:
     url = server.url
+    assert get(f"{url}/health") == b"OK"
+    assert not [word for word in words_of(server) if "sqlite:" in word]
     experiment_id = prepare_tracking(url, "digits")
     run_id = create_run(url, experiment_id, "run", {"lr": 0.1}, {})
     said: list[str] = []

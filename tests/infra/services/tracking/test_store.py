@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.waiting import until
+from tests.warm_python import COMMANDS
 from vinedresser.errors import ConfigError, TrackingError
 from vinedresser.infra.catalog.tracking_uri import absolute_uri, sqlite_path
 from vinedresser.infra.services.tracking import (
@@ -33,9 +32,29 @@ from vinedresser.infra.services.tracking import (
 from vinedresser.infra.services.tracking.client import connected
 
 PREPARE = """
-import sys
+import os, sys
 from vinedresser.infra.services.tracking import prepare_tracking
-print(prepare_tracking(sys.argv[1], "digits", timeout=120.0))
+
+pids = []
+for _ in range(3):
+    pids.append(os.fork())
+    if not pids[-1]:
+        print(prepare_tracking(sys.argv[1], "digits", timeout=120.0))
+        sys.exit()
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
+"""
+KILLED = """
+import os, pathlib, signal, sys, time
+from tests.waiting import until
+from vinedresser.infra.services.tracking import prepare_tracking
+
+pid = os.fork()
+if not pid:
+    prepare_tracking(sys.argv[1], "digits", timeout=120.0)
+    os._exit(0)
+until(lambda: any(path.stat().st_size for path in pathlib.Path().glob("*/mlflow.db")))
+os.kill(pid, signal.SIGKILL)
+assert os.waitpid(pid, 0)[1] == signal.SIGKILL, "it had ended"
 """
 # Seconds; allows for a busy machine.
 SOON = 60.0
@@ -102,16 +121,9 @@ def no_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.thorough
 def test_processes_can_prepare_a_fresh_database_together(tmp_path: Path, no_template: Path) -> None:
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
-    command = [sys.executable, "-c", PREPARE, uri]
-    processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    outputs = [process.communicate(timeout=SOON * 2) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], outputs
-    assert {out.strip() for out, _ in outputs} == {"1"}
+    done = COMMANDS.run(["-c", PREPARE, uri], tmp_path, os.environ)
     # MLflow's messages about migrations are suppressed.
-    assert {err for _, err in outputs} == {""}
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n" * 3, "")
     assert rows(uri, "SELECT name, artifact_location FROM experiments WHERE experiment_id = 1") == [
         ("digits", (tmp_path / "new" / "mlartifacts").as_uri())
     ]
@@ -121,9 +133,8 @@ def test_processes_can_prepare_a_fresh_database_together(tmp_path: Path, no_temp
 @pytest.mark.thorough
 def test_a_killed_preparation_is_repeated(tmp_path: Path, no_template: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    with subprocess.Popen([sys.executable, "-c", PREPARE, uri]) as process:
-        wait_for(lambda: any(path.stat().st_size for path in tmp_path.glob("*/mlflow.db")))
-        process.send_signal(signal.SIGKILL)
+    killed = COMMANDS.run(["-c", KILLED, uri], tmp_path, os.environ)
+    assert killed.returncode == 0, killed.stderr
     assert not (tmp_path / "mlflow.db").exists()
     assert [*no_template.glob("*.db")] == []
     assert prepare_tracking(uri, "digits") == "1"
