@@ -91,10 +91,14 @@ def test_up_settles_what_a_killed_flow_and_its_supervisor_left(
     assert str(store) not in vinedresser(tmp_path, "up", "--limit", "2")
 
 
+# The gate kills a monitor in tests/tasks/monitoring/test_judging_windows.py.
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_up_settles_a_killed_monitor(
-    prefect: Standing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_up_settles_a_killed_monitor_which_then_judges_the_rest(
+    prefect: Standing,
+    tmp_path: Path,
+    mlflow_runs: Callable[[Path], dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     write_monitor(tmp_path)
@@ -113,8 +117,12 @@ def test_up_settles_a_killed_monitor(
         f"settled after a crash in {state}: flow run monitor monitor   crashed: its process is gone"
     ) in said
     assert prefect.state(dead["id"]) == "CRASHED"
-    # It ends as before, and leaves nothing to settle.
+    # It ends as before, judges the rest, tells all, and leaves nothing to settle.
+    assert len([*state.glob("life-1/windows/*.json")]) < 120
     vinedresser(tmp_path, "monitor", "monitor.toml")
+    assert len([*state.glob("life-1/windows/*.json")]) == 120
+    metrics = mlflow_runs(tmp_path / "monitors")["small"]["metrics"]
+    assert any("evidence" in name for name in metrics)
     assert str(state) not in vinedresser(tmp_path, "up", "--limit", "2")
 
 

@@ -1,9 +1,11 @@
-"""`vinedresser deploy` on a real Prefect server with a worker: schedules, events, cancelling."""
+"""Deployments on a real Prefect server with a worker: schedules, events, cancelling, retention."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +18,16 @@ import pytest
 
 from tests.flows.standing import Standing, program, vinedresser, write_sweep
 from tests.paths import ROOT, SCRIPTS
+from tests.tasks.test_retention import KILLED, ended_run
 from tests.waiting import until
+from tests.warm_python import COMMANDS
+from vinedresser import open_store
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import open_run
 from vinedresser.store.records import RUN_ID_VARIABLE
 from vinedresser.tasks.config.sweep_file import load_sweep
 from vinedresser.tasks.parents.dated import dated
+from vinedresser.tasks.retention_reasons import pin
 
 EXPERIMENT = f"""
 [run]
@@ -40,6 +46,20 @@ with Hook() as hook:
     for step in range(100_000):
         hook.step(loss=1.0 if step < 20 else float("nan"))
         time.sleep(0.01)
+"""
+
+# Flow runs as those of a deployment, which leave explanations to an automation.
+EMITS = """
+from pathlib import Path
+
+from tests.tasks.monitoring.lives import record, write_monitor
+from vinedresser.flows.monitor import monitor
+
+here = Path.cwd()
+path = write_monitor(here)
+for requests, shift in ((0, 0.0), (20, 0.0), (300, 0.0), (300, 9.0)):
+    record(here, requests, shift=shift, seed=requests + int(shift))
+    print("answer:", monitor(path, emits=True, return_state=True).name)
 """
 
 pytestmark = pytest.mark.timeout(600)
@@ -223,6 +243,86 @@ def test_pages_of_the_server_show_which_rule_stopped_a_training_and_what_to_try(
         ),
         "the task's message",
     )
+
+
+@pytest.mark.thorough
+def test_each_other_answer_is_an_event(
+    prefect: Standing,
+    tmp_path: Path,
+    mlflow_store: Callable[[Path], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also that nothing can be told; and none as long as the answer is the same."""
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.getcwd()}")
+    (tmp_path / "emits.py").write_text(EMITS, encoding="utf-8")
+    mlflow_store(tmp_path / "monitors")
+    output = program(tmp_path, "emits")
+    assert re.findall(r"^answer: (.*)$", output, re.MULTILINE) == [
+        "Cannot tell",
+        "Cannot tell",
+        "No drift seen",
+        "Drift",
+    ]
+    wanted = {"event": {"prefix": ["vinedresser."]}, "order": "ASC"}
+
+    def found() -> list[tuple[str, str, str]]:
+        events = prefect.call("POST", "events/filter", {"filter": wanted})["events"]
+        return [
+            (event["event"], event["payload"]["answer"], event["payload"]["text"])
+            for event in events
+            if event["resource"]["prefect.resource.name"] == "small"
+        ]
+
+    # The server keeps events some time after it has received them.
+    until(lambda: "vinedresser.drift" in [event for event, *_ in found()], "the last event")
+    kinds, said, texts = zip(*found(), strict=True)
+    assert kinds == (
+        "vinedresser.monitor.cannot-tell",
+        "vinedresser.monitor.no-drift-seen",
+        "vinedresser.monitor.drift",
+        "vinedresser.drift",
+    )
+    assert said == ("cannot tell", "no drift seen", "drift", "drift")
+    for answer, text in zip(said, texts, strict=True):
+        assert answer in text
+
+
+@pytest.mark.thorough
+def test_a_store_keeps_its_bounds_by_schedule(prefect: Standing, tmp_path: Path) -> None:
+    store = tmp_path / "runs"
+    for days in (1, 2, 3, 4, 5):
+        ended_run(store / f"run-{days}", days=days)
+    pin(store / "run-4", "the paper")
+    file = tmp_path / "old.toml"
+    file.write_text('[retention]\nstore = "runs"\nkeep = 2\n', encoding="utf-8")
+    said = vinedresser(tmp_path, "deploy", "old.toml", "--cron", "0 4 * * *")
+    assert "deployed retain/old on the work pool vinedresser, at 0 4 * * *, UTC" in said
+
+    flow_run = prefect.begin("retain/old")
+    prefect.await_state(flow_run, "COMPLETED")
+    state = prefect.call("GET", f"flow_runs/{flow_run}")["state"]
+    assert state["name"] == "Listed"
+    assert state["message"] == "2 runs, 0.0 MB would be removed: delete = true"
+    [text] = prefect.artifacts("retain-old")
+    assert "- run-5 (ended " in text
+    assert "stays: pinned by" in text
+    assert "- 2 runs stay: among the newest 2 (keep)" in text
+    assert len(open_store(store)) == 5
+
+    # The file is read again; and a removal was killed meanwhile, which is no half of a run.
+    with file.open("a", encoding="utf-8") as more:
+        more.write("delete = true\n")
+    words = ["-c", KILLED, str(store / "run-5"), "os.remove", "exit.json"]
+    assert COMMANDS.run(words, tmp_path, os.environ).returncode == -9
+    assert "run-5" not in open_store(store)
+    flow_run = prefect.begin("retain/old")
+    prefect.await_state(flow_run, "COMPLETED")
+    state = prefect.call("GET", f"flow_runs/{flow_run}")["state"]
+    assert (state["name"], state["message"]) == ("Removed", "1 run, 0.0 MB removed")
+    assert sorted(open_store(store)) == ["run-1", "run-2", "run-4"]
+    assert not (store / "run-5").exists()
+    ended = time.strftime("%Y-%m-%d", time.localtime(time.time() - 3 * 86_400))
+    assert f"- run-3 (ended {ended}" in prefect.artifacts("retain-old")[-1]
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -27,63 +26,6 @@ def deployed(folder: Path) -> Path:
         said = vinedresser(folder, "deploy", "monitor.toml")
     assert "deployed monitor/digits on the work pool vinedresser, on request" in said
     return folder / "monitors" / "digits" / "life-1" / "explanations"
-
-
-# Flow runs as those of a deployment, which leave explanations to an automation.
-EMITS = """
-from pathlib import Path
-
-from tests.tasks.monitoring.lives import record, write_monitor
-from vinedresser.flows.monitor import monitor
-
-here = Path.cwd()
-path = write_monitor(here)
-for requests, shift in ((0, 0.0), (20, 0.0), (300, 0.0), (300, 9.0)):
-    record(here, requests, shift=shift, seed=requests + int(shift))
-    print("answer:", monitor(path, emits=True, return_state=True).name)
-"""
-
-
-@pytest.mark.thorough
-def test_each_other_answer_is_an_event(
-    prefect: Standing,
-    tmp_path: Path,
-    mlflow_store: Callable[[Path], Path],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Also that nothing can be told; and none as long as the answer is the same."""
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.getcwd()}")
-    (tmp_path / "emits.py").write_text(EMITS, encoding="utf-8")
-    mlflow_store(tmp_path / "monitors")
-    output = program(tmp_path, "emits")
-    assert re.findall(r"^answer: (.*)$", output, re.MULTILINE) == [
-        "Cannot tell",
-        "Cannot tell",
-        "No drift seen",
-        "Drift",
-    ]
-    wanted = {"event": {"prefix": ["vinedresser."]}, "order": "ASC"}
-
-    def found() -> list[tuple[str, str, str]]:
-        events = prefect.call("POST", "events/filter", {"filter": wanted})["events"]
-        return [
-            (event["event"], event["payload"]["answer"], event["payload"]["text"])
-            for event in events
-            if event["resource"]["prefect.resource.name"] == "small"
-        ]
-
-    # The server keeps events some time after it has received them.
-    until(lambda: "vinedresser.drift" in [event for event, *_ in found()], "the last event")
-    kinds, said, texts = zip(*found(), strict=True)
-    assert kinds == (
-        "vinedresser.monitor.cannot-tell",
-        "vinedresser.monitor.no-drift-seen",
-        "vinedresser.monitor.drift",
-        "vinedresser.drift",
-    )
-    assert said == ("cannot tell", "no drift seen", "drift", "drift")
-    for answer, text in zip(said, texts, strict=True):
-        assert answer in text
 
 
 @pytest.mark.slow

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command_line import vinedresser
-from tests.rules.actions.servers import web_server
+from tests.rules.actions.servers import WebServer, web_server
 from tests.warm_python import COMMANDS
 from vinedresser.objects import LocalStorage
 from vinedresser.rules.actions.base import ActionContext
@@ -47,10 +47,22 @@ Secret(value="x").save("word", overwrite=True)
 """
 
 
-def make_blocks(url: str) -> None:
-    """Save a webhook and another block on the server."""
-    done = COMMANDS.run(["-c", MAKE, url], Path(), os.environ)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def server_of_blocks(shared_prefect: None) -> Iterator[WebServer]:
+    """Save a webhook and another block; return the server that the webhook names."""
+    with web_server([]) as server:
+        done = COMMANDS.run(["-c", MAKE, server.url], Path(), os.environ)
+        assert done.returncode == 0, done.stderr
+        yield server
+
+
+@pytest.fixture
+def receiver(server_of_blocks: WebServer) -> WebServer:
+    """Return the server of the webhook, which nobody has asked."""
+    server_of_blocks.codes.clear()
+    server_of_blocks.taken.clear()
+    server_of_blocks.asked = 0
+    return server_of_blocks
 
 
 def write(folder: Path, block: str, template: str = "") -> Path:
@@ -76,17 +88,15 @@ patience = 1
 
 
 def test_a_stop_is_told_in_the_user_s_words_by_a_block(
-    tmp_path: Path, mlflow_store: Callable[[Path], Path]
+    tmp_path: Path, mlflow_store: Callable[[Path], Path], receiver: WebServer
 ) -> None:
     mlflow_store(tmp_path / "runs")
     template = "$run ($parameters) $kind: ${rule} at $step costs $$5 ${severity}"
     path = write(tmp_path, "custom-webhook/team", template)
-    with web_server([]) as server:
-        make_blocks(server.url)
-        done = vinedresser("train", str(path), cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-        ((_, told),) = server.taken
-        assert server.url not in done.stdout + done.stderr
+    done = vinedresser("train", str(path), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ((_, told),) = receiver.taken
+    assert receiver.url not in done.stdout + done.stderr
     run = open_run(next((tmp_path / "runs").glob("broken*")))
     finding = next(one for one in run.findings() if one.severity == "stop")
     expected = f"{run.info.name} (lr=0.5) problem: {finding.rule} at {finding.step} costs $5 stop"
@@ -94,10 +104,10 @@ def test_a_stop_is_told_in_the_user_s_words_by_a_block(
     assert finding.seen in told["body"]
 
 
+@pytest.mark.usefixtures("receiver")
 def test_a_missing_block_is_an_error_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_blocks("http://127.0.0.1:9/secret-path")
     refused = {
         "slack-webhook/none": "no such block on your Prefect server",
         "secret/word": "is no notification block",
@@ -112,7 +122,10 @@ def test_a_missing_block_is_an_error_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_receiver_that_fails_is_told_without_its_address(tmp_path: Path) -> None:
+def test_a_receiver_that_fails_is_told_without_its_address(
+    tmp_path: Path, receiver: WebServer
+) -> None:
+    receiver.codes += [500] * 9
     finding = Finding(
         *("nonfinite", "stop", 7, 6, "train", 0, "losses/x", "value", float("nan"), 0.0, 1.0),
         *("the loss is NaN", "overflow", "divide by 10", {}),
@@ -120,10 +133,8 @@ def test_a_receiver_that_fails_is_told_without_its_address(tmp_path: Path) -> No
     document = {"text": "a\nb", "facts": {"Run": "x"}}
     context = ActionContext("1" * 32, finding, LocalStorage(tmp_path), document, threading.Event())
     action = BlockAction(NotifySettings(block="custom-webhook/team", patience=0.1))
-    with web_server([500] * 9) as server:
-        make_blocks(server.url)
-        result = action.take(context)
-        assert server.asked
+    result = action.take(context)
+    assert receiver.asked
     assert result.word == "failed"
     assert "secret-path" not in result.detail
     assert "HTTPStatusError" in result.detail

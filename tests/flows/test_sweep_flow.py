@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from tests.cli.command_line import started_vinedresser, vinedresser
 from tests.flows.changing_files import invalid_once_read
 from tests.waiting import until
+from tests.warm_python import COMMANDS
 from vinedresser.store.reading.reader import open_run
 
 SCRIPT = Path(__file__).with_name("sweep_trainer.py")
@@ -272,9 +273,7 @@ def test_a_sweep_of_which_nothing_works_ends_and_prefect_says_why(
 ) -> None:
     mlflow_store(tmp_path / "runs")
     write(tmp_path, 'x = { float = [0.0, 1.0], grid = 50 }\nkind = ["crash"]', more="retries = 0")
-    done = subprocess.run(
-        [sys.executable, "-c", PYTHON], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = COMMANDS.run(["-c", PYTHON], tmp_path, os.environ)
     state, problem = done.stdout.splitlines()[-2:]
     assert state == f"FAILED {problem}", done.stderr
     # What differs between the reasons is a number of each trial's own.

@@ -23,14 +23,28 @@ from vinedresser.store.spool import spools
 
 SCRIPT = SCRIPTS / "unhooked_training.py"
 
+# A training with a hook, which needs no framework, and several without.
+EITHER = f"""
+import runpy
+import sys
+from vinedresser.capture import Hook
+
+if "--hooked" not in sys.argv:
+    runpy.run_path("{SCRIPT}", run_name="__main__")
+    sys.exit()
+with Hook() as hook:
+    for step in range(200):
+        hook.step(loss=1 / (1 + step))
+"""
+
 ReadMlflow = Callable[[Path], dict[str, Any]]
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("shared_prefect")]
 
 
-def write(tmp_path: Path, text: str) -> None:
+def write(tmp_path: Path, text: str, script: str = str(SCRIPT)) -> None:
     """Write the experiment file; runs are called after it."""
-    head = f'[run]\nname = "far"\ncommand = ["python", "{SCRIPT}"]\n'
+    head = f'[run]\nname = "far"\ncommand = ["python", "{script}"]\n'
     (tmp_path / "experiment.toml").write_text(head + text, encoding="utf-8")
 
 
@@ -38,16 +52,18 @@ def write(tmp_path: Path, text: str) -> None:
 def test_runs_on_s3_are_judged_stopped_and_recorded(
     s3: str, tmp_path: Path, mlflow_runs: ReadMlflow
 ) -> None:
+    (tmp_path / "either.py").write_text(EITHER, encoding="utf-8")
     write(
         tmp_path,
         f"""
         store = "{s3}"
         max_concurrent = 2
         [variants.good]
-        parameters = {{ steps = 200 }}
+        parameters = {{ hooked = true }}
         [variants.folds]
         parameters = {{ trainings = 3, nan = 2, steps = 100, pause = 0.01 }}
         """,
+        "either.py",
     )
     taken = open_storage(f"{s3}/far-good")
     taken.put("run.json", [b'{"id": "0", "name": "far-good", "created": 0}'])

@@ -19,6 +19,7 @@ from tests.cli.terminal import Terminal
 from tests.flows.chaos.chaos_servers import Servers
 from tests.flows.chaos.chaos_trainer import EPOCH, accuracy
 from tests.waiting import until
+from tests.warm_python import COMMANDS
 from vinedresser.objects import LocalStorage, Location
 from vinedresser.processes import marked_processes
 from vinedresser.store.reading.reader import Run, open_run
@@ -330,12 +331,9 @@ class World:
 
     def mlflow_runs(self, experiment: str = "") -> dict[str, str]:
         """Return the status of each run of an experiment in MLflow, by name; "": the sweep's."""
-        done = subprocess.run(
-            [sys.executable, "-c", _READ_MLFLOW, self.tracking_uri, experiment or self.name],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        words = ["-c", _READ_MLFLOW, self.tracking_uri, experiment or self.name]
+        done = COMMANDS.run(words, self.folder, os.environ)
+        assert done.returncode == 0, done.stderr
         found: dict[str, str] = json.loads(done.stdout)
         return found
 

@@ -21,6 +21,7 @@ import pytest
 from tests.flows.pruning import pruning_flows
 from tests.paths import SCRIPTS
 from tests.waiting import until
+from tests.warm_python import COMMANDS
 from vinedresser.store.reading.reader import open_run
 
 EXPERIMENT = f"""
@@ -186,13 +187,9 @@ REFUSED = [
 @pytest.mark.thorough
 def test_a_server_that_refuses_is_named_in_one_sentence(answers: str) -> None:
     servers = [(f"{answers}/{status}/api", password) for status, password, _ in REFUSED]
-    done = subprocess.run(
-        [sys.executable, "-c", REQUIRE, json.dumps([*servers, ("localhost:4200/api", None)])],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    asked = json.dumps([*servers, ("localhost:4200/api", None)])
+    done = COMMANDS.run(["-c", REQUIRE, asked], Path(), os.environ)
+    assert (done.returncode, done.stderr) == (0, "")
     *lines, last = done.stdout.splitlines()
     for (url, _), (_, _, said), line in zip(servers, REFUSED, lines, strict=True):
         assert line.startswith(f"ConfigError Prefect's server at {url} ")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm_python import COMMANDS
 from vinedresser.errors import LaunchError
 from vinedresser.infra.services import prefect_environment
 from vinedresser.infra.services.servers.local_server import free_ports
@@ -82,9 +82,8 @@ print(json.dumps({
 def test_a_private_server_starts_before_prefect_is_imported_and_is_known_to_it_alone(
     tmp_path: Path,
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PREPARE, tmp_path], capture_output=True, text=True, check=True
-    )
+    done = COMMANDS.run(["-c", PREPARE, str(tmp_path)], tmp_path, os.environ)
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["loaded"] == [False]
     assert found["url"].startswith("http://127.0.0.1:")
