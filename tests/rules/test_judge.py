@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tests.rules.runs import RunStore
 from tests.rules.trainings import trained
+from tests.warm_python import TORCH
 from vinedresser.errors import NotARun
 from vinedresser.objects import LocalStorage
 from vinedresser.rules.base import Rule
@@ -23,7 +24,7 @@ from vinedresser.store.records import StopRecord, read_record, write_record
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import end_run, make_run, start_run, step_record
 
-TRAININGS = Path(__file__).with_name("trainings.py")
+TRAININGS = ROOT / "tests/rules/trainings.py"
 
 
 def all_rules() -> list[Rule]:
@@ -60,9 +61,9 @@ def test_the_findings_are_the_same_live_and_afterwards(name: str, tmp_path: Path
         judge_when_begun(directory, poll, live=False, found=found)
         for poll, found in zip((0.0, 0.02, 0.7), live, strict=True)
     ]
-    command = [sys.executable, str(TRAININGS), name, str(directory)]
-    environment = {"PYTHONPATH": str(TRAININGS.parents[2]), "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, check=True, timeout=120, env=environment)
+    words = [str(TRAININGS), name, str(directory)]
+    done = TORCH.run(words, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
     for thread in threads:
         thread.join(30)
     afterwards = judge(open_run(directory), all_rules())

@@ -29,20 +29,22 @@ def found_during(run: Run) -> list[Finding]:
 
 
 THOROUGH = (
-    *("cnn", "converged", "deep_tanh", "tiny_batches"),
-    *("lr_adam", "lr_cnn", "lr_momentum", "lr_sticks", "mixed_rows", "nan_sqrt", "overfit"),
-    *("tiny_weights", "vanishing_adam"),
+    *("autoencoder", "cnn", "mlp", "regression", "warm_up"),
+    *("lr_adam", "lr_sticks", "lr_too_low", "mixed_rows", "nan_sqrt", "overfit", "tiny_weights"),
+)
+# The longest, of kinds that others or the zoo have; by `make test-slow`.
+SLOW = (
+    *("converged", "deep_tanh", "gru", "tiny_batches"),
+    *("lr_cnn", "lr_momentum", "vanishing_adam"),
 )
 
 
 def cases(names: Iterable[str]) -> list[object]:
     """Return the names of trainings, those marked that take seconds."""
-    return [
-        pytest.param(name, marks=pytest.mark.thorough if name in THOROUGH else ()) for name in names
-    ]
+    marks = dict.fromkeys(THOROUGH, pytest.mark.thorough) | dict.fromkeys(SLOW, pytest.mark.slow)
+    return [pytest.param(name, marks=marks.get(name, ())) for name in names]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", cases(HEALTHY))
 def test_a_sound_training_is_left_alone(name: str, runs: RunStore) -> None:
     assert [one for one in findings_of(name, runs) if one.severity != "info"] == []

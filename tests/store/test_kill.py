@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.waiting import until
+from vinedresser.processes import identify
 from vinedresser.store.reading.reader import open_run
 from vinedresser.testing.runs import start_run
 from vinedresser.testing.writing import known_records
@@ -20,35 +25,47 @@ from vinedresser.testing.writing import known_records
 KILLS = 24
 AT_ONCE = 4
 
+# Processes that write runs until they are killed, forked from one that has loaded what they need:
+# for each folder that it reads it prints the process, whose output is in a file beside the folder.
+_WRITERS = """
+import os, signal, sys
+from vinedresser.testing.writing import write
 
-Start = Callable[[Path], "subprocess.Popen[str]"]
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for folder in map(str.strip, sys.stdin):
+    writer = os.fork()
+    if not writer:
+        os.dup2(os.open(folder + ".out", os.O_CREAT | os.O_WRONLY), 1)
+        write(folder, 0, 0, 3e-4)
+    print(writer, flush=True)
+"""
+
+
+Start = Callable[[Path], int]
 
 
 @pytest.fixture
 def write_forever() -> Iterator[Start]:
-    """Start a process that writes a run until it is killed."""
-    started: list[subprocess.Popen[str]] = []
+    """Start a process that writes a run until it is killed; return its id."""
+    writers = subprocess.Popen(
+        [sys.executable, "-c", _WRITERS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with writers:
+        assert writers.stdin is not None
+        assert writers.stdout is not None
+        told, answers = writers.stdin, writers.stdout
 
-    def start(folder: Path) -> subprocess.Popen[str]:
-        start_run(folder)
-        command = [
-            sys.executable,
-            "-m",
-            "vinedresser.testing.writing",
-            str(folder),
-            "0",
-            "0",
-            "3e-4",
-        ]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        return started[-1]
+        def start(folder: Path) -> int:
+            start_run(folder)
+            print(folder, file=told, flush=True)
+            return int(answers.readline())
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        yield start
+        os.killpg(writers.pid, signal.SIGKILL)
 
 
 def check(folder: Path, confirmed: list[str]) -> None:
@@ -67,6 +84,10 @@ def check(folder: Path, confirmed: list[str]) -> None:
         assert steps[-1].step >= int(confirmed[-1])
 
 
+def gone(pid: int) -> bool:
+    return identify(pid) is None
+
+
 @pytest.mark.thorough
 def test_committed_data_survives_a_kill_at_any_moment(tmp_path: Path, write_forever: Start) -> None:
     moments = random.Random(3)
@@ -82,9 +103,10 @@ def test_committed_data_survives_a_kill_at_any_moment(tmp_path: Path, write_fore
                 assert time.monotonic() < deadline
                 time.sleep(0.001)
             time.sleep(moments.uniform(0, 0.05))
-            writer.kill()
+            os.kill(writer, signal.SIGKILL)
         for folder, writer in zip(folders, writers, strict=True):
-            output, _ = writer.communicate()
+            until(partial(gone, writer), "its end")
+            output = folder.with_suffix(".out").read_text(encoding="utf-8")
             lines = [line for line in output.splitlines(keepends=True) if line.endswith("\n")]
             check(folder, lines)
             confirmed += lines

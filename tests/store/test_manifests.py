@@ -149,7 +149,7 @@ def test_large_records_have_no_manifest(tmp_path: Path) -> None:
     """Reading them one by one costs no more, and the trainer need not keep them in mind."""
     start_run(tmp_path)
     writer = RunWriter(LocalStorage(tmp_path))
-    tensors = {f"weights/{number}": np.zeros(1, np.int8) for number in range(2_000)}
+    tensors = {f"weights/{number}": np.zeros(1, np.int8) for number in range(1_400)}
     for step in range(SPAN):
         writer.add(step_record(step, tensors=tensors))
         writer.flush()

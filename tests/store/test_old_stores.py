@@ -9,14 +9,15 @@ keeps these.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command_line import vinedresser
+from tests.paths import ROOT
+from tests.warm_python import TORCH
 from vinedresser import compare, open_run, open_store, verdict
 from vinedresser.errors import CorruptData
 from vinedresser.rules.judge import judge
@@ -50,9 +51,9 @@ print(losses)
 @pytest.fixture(scope="module")
 def losses() -> list[float]:
     """The losses of `hooked`, of a training without vinedresser."""
-    program = [sys.executable, "-c", SCRIPT.replace("RATE", "0.1")]
-    printed = subprocess.run(program, check=True, capture_output=True, text=True).stdout
-    found: list[float] = json.loads(printed)
+    done = TORCH.run(["-c", SCRIPT.replace("RATE", "0.1")], ROOT, os.environ)
+    assert done.returncode == 0, done.stderr
+    found: list[float] = json.loads(done.stdout)
     return found
 
 

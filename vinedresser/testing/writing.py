@@ -21,6 +21,8 @@ from vinedresser.store.step_record import StepRecord
 from vinedresser.store.writing.writer import RunWriter
 from vinedresser.testing.runs import step_record
 
+__all__ = ["known_records", "write"]
+
 _FLUSH_EVERY = 25
 
 
@@ -43,7 +45,8 @@ def known_records(rank: int) -> Iterator[StepRecord]:
             yield step_record(step + 1, mode="eval", scalars={"metrics/accuracy": step / 1e3})
 
 
-def _main(location: str, rank: int, steps: int, pause: float) -> None:
+def write(location: str, rank: int, steps: int, pause: float) -> None:
+    """Write a run, as the process does with these arguments."""
     writer = RunWriter(open_storage(location), rank, cut_bytes=64 << 10)
     for record in known_records(rank):
         if steps and record.step >= steps and record.mode == "train":
@@ -59,4 +62,4 @@ def _main(location: str, rank: int, steps: int, pause: float) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    write(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

@@ -21,6 +21,7 @@ from threading import Thread
 import pytest
 
 import vinedresser
+from tests.cli.command_line import vinedresser as command
 from vinedresser.infra.catalog.flow_records import FlowRecord, note_flow
 from vinedresser.infra.catalog.known_tracking import TRACKING_VARIABLE, remember_tracking
 from vinedresser.infra.catalog.run_notes import note_run
@@ -93,12 +94,6 @@ def only(checks: Iterator[Check]) -> tuple[str, str]:
     """Return state and sentence of the only thing that is not in order."""
     [found] = troubles(checks).values()
     return found
-
-
-def doctor(store: Path, *before: str) -> subprocess.CompletedProcess[str]:
-    """Run `vinedresser doctor`, or a command that does."""
-    own = [sys.executable, "-m", "vinedresser", "doctor", str(store), "--json"]
-    return subprocess.run(before or own, capture_output=True, text=True, check=False)
 
 
 def problems(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
@@ -274,7 +269,8 @@ mount -t tmpfs -o size=1m tmpfs "$1" &&
 @pytest.mark.thorough
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     # A disk of this process only.
-    done = doctor(tmp_path, "unshare", "-rm", "sh", "-c", FILL, "sh", str(tmp_path), sys.executable)
+    words = ["unshare", "-rm", "sh", "-c", FILL, "sh", str(tmp_path), sys.executable]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.stderr.startswith(("unshare:", "mount:")):
         pytest.skip(f"no disk can be mounted here: {done.stderr}")
     found = {one["subject"]: one for one in problems(done) if one["area"] == "store"}
@@ -450,7 +446,7 @@ def test_a_database_of_another_version_of_mlflow_is_named(
     with closing(sqlite3.connect(tracked, isolation_level=None)) as other:
         other.execute("UPDATE alembic_version SET version_num = ?", [version])
     # In a process that has not used it before.
-    [found] = problems(doctor(store))
+    [found] = problems(command("doctor", str(store), "--json"))
     assert (found["area"], found["remedy"]) == ("MLflow", "upgrade or repair it as MLflow says")
 
 
@@ -509,5 +505,5 @@ def test_a_prefect_server_of_the_environment_that_is_away_is_named(
 ) -> None:
     [port] = free_ports("127.0.0.1", [0], "nobody")
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{port}/api")
-    [found] = problems(doctor(store))
+    [found] = problems(command("doctor", str(store), "--json"))
     assert (found["area"], str(port) in found["subject"]) == ("servers", True)

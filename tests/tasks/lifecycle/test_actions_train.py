@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.rules.actions.servers import web_server
 from vinedresser.store.reading.reader import open_run
 
@@ -62,10 +62,7 @@ def test_all_that_follows_a_finding(
         (tmp_path / "train.py").write_text(TRAINING)
         text = EXPERIMENT.format(url=server.url, python=sys.executable)
         (tmp_path / "experiment.toml").write_text(text)
-        command = [sys.executable, "-m", "vinedresser", "train", "experiment.toml"]
-        done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280
-        )
+        done = vinedresser("train", "experiment.toml", cwd=tmp_path)
         ((_, told),) = server.taken
     run = open_run(tmp_path / "runs/nan")
     assert (run.status.state, run.status.rule) == ("stopped", "nonfinite"), done.stdout

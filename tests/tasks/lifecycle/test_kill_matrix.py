@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.cli.command_line import vinedresser
 from tests.paths import ROOT
 from tests.waiting import until
 from vinedresser.objects import LocalStorage
@@ -179,7 +180,10 @@ def test_trainer_supervisor_and_judge(tmp_path: Path, seed: int, mlflow_runs: Re
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
-def test_flow(tmp_path: Path, seed: int, mlflow_runs: ReadMlflow) -> None:
+def test_flow(
+    tmp_path: Path, seed: int, mlflow_runs: ReadMlflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "p"))
     draw = random.Random(seed)
     store = tmp_path / "runs"
     flow = start_flow(tmp_path, {"one": "", "two": "", "three": ""}, max_concurrent=2)
@@ -201,14 +205,7 @@ def test_flow(tmp_path: Path, seed: int, mlflow_runs: ReadMlflow) -> None:
     assert "RUNNING" in {entry["status"] for entry in mlflow_runs(store).values()}
 
     for expected in ("kill-three", "nothing to reconcile"):
-        output = subprocess.run(
-            [sys.executable, "-m", "vinedresser", "reconcile", "runs"],
-            cwd=tmp_path,
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PREFECT_HOME": str(tmp_path / "p")},
-        ).stdout
-        assert expected in output
+        done = vinedresser("reconcile", "runs", cwd=tmp_path, code=0)
+        assert expected in done.stdout
     assert {entry["status"] for entry in mlflow_runs(store).values()} == {"KILLED"}
     assert_no_process(tmp_path)
