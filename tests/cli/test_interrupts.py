@@ -191,6 +191,7 @@ def test_a_second_ctrl_c_ends_a_flow_at_once(tmp_path: Path, marker: str) -> Non
     assert (tmp_path / "runs" / "slow" / "checkpoints" / "saved").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("user_server")
 def test_ctrl_c_under_a_server_of_the_user(
     tmp_path: Path, marker: str, mlflow_runs: ReadMlflow

@@ -184,7 +184,7 @@ def test_ranks_that_change_alike_have_the_same_order(folder: Path) -> None:
         {"num_workers": 0},
         {"num_workers": 2, "persistent_workers": True},
         pytest.param({"num_workers": 1, "prefetch_factor": 5}, marks=pytest.mark.thorough),
-        pytest.param({"num_workers": 3}, marks=pytest.mark.thorough),
+        pytest.param({"num_workers": 3}, marks=pytest.mark.slow),
         pytest.param(
             {"num_workers": 2, "multiprocessing_context": "spawn"}, marks=pytest.mark.slow
         ),
