@@ -289,7 +289,7 @@ def test_without_a_relay_nothing_is_captured_and_the_training_continues(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "pause", [0.03, 0.19, *(pytest.param(n / 37, marks=pytest.mark.slow) for n in range(10))]
+    "pause", [0.19, *(pytest.param(n / 37, marks=pytest.mark.slow) for n in range(10))]
 )
 def test_the_spool_of_a_crashed_machine_is_uploaded_later(bucket: str, pause: float) -> None:
     url = f"{bucket}/run"

@@ -11,8 +11,14 @@ from torch import nn
 from tests.capture.torch_.zoo import EVERYTHING, STEPS, ZOO, final_bits
 from vinedresser.capture import Hook, open_run
 
+# The other backend of the compiler does more.
+_THOROUGH = "compiled_eager"
 
-@pytest.mark.parametrize("training", ZOO)
+
+@pytest.mark.parametrize(
+    "training",
+    [pytest.param(one, marks=pytest.mark.thorough) if one == _THOROUGH else one for one in ZOO],
+)
 def test_weights_optimizer_and_generators_end_as_without_a_hook(
     training: str, tmp_path: Path
 ) -> None:
