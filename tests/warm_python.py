@@ -114,7 +114,8 @@ class WarmPython:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.warm_python", str(number), *self._modules],
                 cwd=ROOT,
-                env=self._environment,
+                # Torch reads it when it is loaded; of some, it was not yet set when this was.
+                env={**self._environment, "OMP_NUM_THREADS": "1"},
                 pass_fds=[number],
                 start_new_session=True,
             )

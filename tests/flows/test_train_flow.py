@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command_line import started_vinedresser
 from tests.flows.changing_files import invalid_once_read
 from tests.paths import ROOT
 from tests.waiting import until
+from tests.warm_python import COMMANDS
 from vinedresser.explain.verdicts import verdict
 from vinedresser.rules.judge import judge
 from vinedresser.rules.registry import rules_from_table
@@ -65,11 +66,16 @@ def test_runs_are_judged_stopped_and_recorded(
     damaged.mkdir()
     (damaged / "run.json").write_text("{")
     (damaged / "tracking.json").write_text("{")
-    with invalid_once_read(tmp_path / "experiment.toml"):
-        flow = started_vinedresser("train", "experiment.toml", cwd=tmp_path)
+    words = ["-m", "vinedresser", "train", "experiment.toml"]
+    environment = {**os.environ, "COLUMNS": "200"}
+    with (
+        invalid_once_read(tmp_path / "experiment.toml"),
+        COMMANDS.running(words, tmp_path, environment) as flow,
+    ):
         lock_mlflow_until_healthy_has_ended(store)
-        output, _ = flow.communicate()
-    assert flow.returncode == 1, output  # one of them crashed
+        done = flow.result()
+    output = done.stdout + done.stderr
+    assert done.returncode == 1, output  # one of them crashed
     assert "digits-healthy" in output
     # By Prefect's handler.
     assert r"| vinedresser.tasks.reconcile.reconcile - \x1b[2J ***: left alone" in output

@@ -1,4 +1,4 @@
-"""Free ports for servers on this machine."""
+"""Servers on this machine: their ports, and why one has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vinedresser.errors import LaunchError
-from vinedresser.infra.services.servers.local_server import free_ports
+from vinedresser.infra.services.servers.local_server import free_ports, start_server
 
 HOST = "127.0.0.1"
 
@@ -26,6 +26,14 @@ def test_a_port_in_use_is_refused() -> None:
         port = server.getsockname()[1]
         with pytest.raises(LaunchError, match=f"the cellar cannot listen on {HOST}:{port}"):
             free_ports(HOST, [0, port], "the cellar")
+
+
+def test_a_server_that_ends_gives_the_reason() -> None:
+    command = ["sh", "-c", "echo file is not a database >&2; exit 3"]
+    with pytest.raises(LaunchError, match="file is not a database"):
+        start_server(
+            "the cellar", command, f"http://{HOST}:1", lambda: False, timeout=60.0, environment={}
+        )
 
 
 def test_the_system_gives_no_connection_a_free_port() -> None:

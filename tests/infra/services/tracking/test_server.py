@@ -156,6 +156,7 @@ def test_a_port_in_use_is_named(store: str) -> None:
             start_mlflow_ui(store, port=port)
 
 
+@pytest.mark.slow  # the gate has any server in tests/infra/services/test_local_servers.py
 def test_a_server_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be one " * 100)
     with pytest.raises(LaunchError, match="file is not a database"):
