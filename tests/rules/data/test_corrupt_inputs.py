@@ -97,7 +97,7 @@ def test_evaluated_rows_of_another_size_that_are_predicted_well_are_ignored(tmp_
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("scale", [0.5, pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 def test_evaluated_rows_of_similar_size_are_ignored(scale: float, tmp_path: Path) -> None:
     data = digits()
     assert corrupt(tmp_path, replace(data, x_eval=data.x_eval * scale), every=50) == []
@@ -145,7 +145,7 @@ def words(rows: int, distinct: int) -> Data:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("distinct", [600, 30])
+@pytest.mark.parametrize("distinct", [pytest.param(600, marks=pytest.mark.slow), 30])
 def test_words_that_have_not_occurred_are_ignored(distinct: int, tmp_path: Path) -> None:
     data = words(600, distinct)
     assert (data.x == data.x[0]).all(0).float().mean() > 0.75
