@@ -7,21 +7,19 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.infra.supervise.supervised import DEAF, trainer_pid
-from vinedresser.errors import CorruptData, StillRunning
+from vinedresser.errors import CorruptData
 from vinedresser.infra.supervise.launcher import adopt, settle
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import identify, this_process
 from vinedresser.store.records import (
-    Heartbeat,
     LaunchRecord,
     SupervisorRecord,
-    heartbeat_key,
     new_run,
     write_record,
 )
@@ -82,31 +80,3 @@ def test_what_is_no_identity_is_refused(tmp_path: Path, pid: object) -> None:
         CorruptData, match=r"launch\.json: not a valid LaunchRecord: .*of a process"
     ):
         adopt(tmp_path / "run")
-
-
-@pytest.mark.parametrize("hours", [0.1, 12])
-def test_the_run_of_a_hook_elsewhere_is_not_ended_soon(tmp_path: Path, hours: float) -> None:
-    # The clocks of the two may differ by minutes.
-    directory = tmp_path / "run"
-    hooked_elsewhere(directory, hours)
-    with pytest.raises(StillRunning):
-        settle(directory)
-    assert not (directory / "exit.json").exists()
-
-
-@pytest.mark.parametrize(("hours", "gone"), [(25, False), (0.1, True)])
-def test_the_run_of_a_hook_elsewhere_ends_after_a_day_or_when_it_is_told(
-    tmp_path: Path, hours: float, gone: bool
-) -> None:
-    directory = tmp_path / "run"
-    hooked_elsewhere(directory, hours, gone=gone)
-    assert settle(directory).cause == "killed"
-
-
-def hooked_elsewhere(directory: Path, hours: float, *, gone: bool = False) -> None:
-    """Write what a hook without a launcher leaves that wrote last a while ago."""
-    storage = LocalStorage(directory)
-    write_record(storage, new_run("run"))
-    process = replace(this_process(), host="another machine")
-    beat = Heartbeat(0, asdict(process), 5, time.time() - hours * 3600, gone=gone)
-    write_record(storage, beat, key=heartbeat_key(0))
