@@ -43,10 +43,11 @@ def work(path: Path, more: dict[str, Any], most: int) -> None:
     done = 0
     while True:
         with study.turn():
+            # Before the look for trials to run again: one of them may die at any time.
+            others = study.others()
             proposal = next(iter(study.again()), None) or study.ask()
+            waits = bool(others) and not study.over
         if proposal is None:
-            with study.turn():
-                waits = bool(study.others()) and not study.over
             if waits:
                 time.sleep(0.01)
                 continue

@@ -157,7 +157,7 @@ def test_what_has_not_ended_is_refused(search: Path, tmp_path: Path) -> None:
 def test_what_may_be_alive_on_another_machine_is_refused(search: Path, tmp_path: Path) -> None:
     trial = made_for(search / "trial-0001", this_process())
     # NFS may show a heartbeat late, and clocks differ.
-    beat = Heartbeat(0, asdict(away(this_process())), 7, time.time() - 9)
+    beat = Heartbeat(0, asdict(away(this_process())), 7, time.time() - 90)
     write_record(trial, beat, key=heartbeat_key(0))
     assert run_status(trial).state == "dead"
     for place in (search, search / "trial-0001"):

@@ -163,9 +163,12 @@ class _OneStep:
         scan = self._scan
         comparison = compared(self._snapshot.record, alone, outcome)
         notes = watched.notes
-        if not (notes or comparison.exact or comparison.environment):
+        if not (notes or comparison.exact):
             known = "processor" in self._snapshot.record.environment
-            notes = [_OTHER_LOSS if known or comparison.losses is False else _OTHER_ROUNDING]
+            if not (known or comparison.losses is False):
+                notes = [_OTHER_ROUNDING]
+            elif not comparison.environment:
+                notes = [_OTHER_LOSS]
         return ScriptResult(
             losses=[float(loss) for loss in losses],
             comparison=comparison,
