@@ -61,8 +61,12 @@ def bucket(s3: str, s3_server: TestServer) -> Iterator[str]:
     s3_client().delete_bucket(Bucket=name)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until a condition is true."""
+def eventually(condition: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait until a condition is true.
+
+    A server that has just been restarted may leave a request without an answer, which is sent again
+    after 30 s.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never came to be"
