@@ -175,6 +175,44 @@ def test_labels_are_no_cause_of_a_penalty_that_outweighs_any(
         assert [root.finding.fault for root in root_causes(found(run, *rules))] == cause
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(("corrupt", "causes"), [(False, []), (True, ["corrupt_labels"])])
+def test_a_linear_model_without_any_penalty_shrinks_to_small_targets(
+    corrupt: bool, causes: list[str], tmp_path: Path
+) -> None:
+    """A squared error pulls one weight to its best value as a penalty pulls it to zero."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2048, 100, generator=generator)
+    y = x @ torch.randn(100, 1, generator=generator) / (1000 if not corrupt else 100)
+    y = y[torch.randperm(len(y), generator=generator)] if corrupt else y
+    rules = [CorruptLabels(), OverRegularisation()]
+    run = captured(
+        tmp_path / "run",
+        rules,
+        lambda: nn.Linear(100, 1),
+        lambda model: torch.optim.SGD(model.parameters(), lr=0.05),
+        data=Data(x, y, x[:256], y[:256]),
+        loss=nn.MSELoss(),
+    )
+    assert [root.finding.fault for root in root_causes(found(run, *rules))] == causes
+
+
+@pytest.mark.thorough
+def test_two_layers_that_shrink_alike_hide_no_labels(tmp_path: Path) -> None:
+    """The gradient of each is proportional to the other, so that both stay the same multiples."""
+    rules, data = [CorruptLabels(), OverRegularisation()], digits()
+    rows = torch.randperm(len(data.y), generator=torch.Generator().manual_seed(0))
+    run = captured(
+        tmp_path / "run",
+        rules,
+        net(),
+        lambda model: torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=0.3),
+        data=replace(data, y=data.y[rows]),
+    )
+    (root,) = root_causes(found(run, *rules))
+    assert root.finding.fault == "corrupt_labels"
+
+
 def keras_run(directory: Path, strength: float) -> Any:
     import keras
 

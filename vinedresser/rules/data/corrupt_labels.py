@@ -389,7 +389,6 @@ class CorruptLabels(OnceRule):
         good = gain.least > _GOOD * baseline
         if baseline < _CLEAR or not good or best.most > _FAR * baseline:
             return None
-
         return Symptom(
             self.batches.tensor("labels", loss),
             "gain",
@@ -415,7 +414,6 @@ class CorruptLabels(OnceRule):
             return None
         # Each evaluation captures the same rows.
         rows = self._evaluated.get(loss, _Evaluations()).rows
-
         error = math.sqrt(max(shown.score * (1 - shown.score), 1e-2) / rows)
         if gain.score - shown.score < _BY_HEART + _SURE * error:
             return None

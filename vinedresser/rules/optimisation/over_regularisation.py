@@ -42,9 +42,10 @@ _EACH_STEP, _HALVED = 0.1, 0.5
 # Weight decay that is not strong by itself: the default of AdamW.
 _USUAL_DECAY = 0.01
 # Ratio of a decay to the gradient of the rows from which weights vanish whatever the rows are. The
-# gradient of a squared penalty is a multiple of the weights: it is all there is if the multiple
-# stays the same, within a tolerance, until at least half of the weights have this share of their
-# first norm.
+# gradient of a squared penalty is a multiple of the weights: it is all there is if the multiple is
+# the same for at least half of the weights, within a tolerance, at first and when they have this
+# share of their first norm. One weight alone may just be pulled to what the targets ask for, as
+# that of a linear model is by a squared error.
 _PULL = 2.0
 _SAME, _SMALLER = 0.1, 0.8
 
@@ -193,11 +194,15 @@ class OverRegularisation(SymptomRule):
         shrunk = [name for name in multiples if norms[name] < _SMALLER * self._norms[name]]
         if 2 * len(shrunk) < len(self._multiples):
             return None
-        first = self._multiples
+        level = statistics.median(multiples[name] for name in shrunk)
         same = [
-            abs(multiples[one] - first.get(one, 0.0)) < _SAME * multiples[one] for one in shrunk
+            all(
+                abs(each.get(name, 0.0) - level) < _SAME * level
+                for each in (self._multiples, multiples)
+            )
+            for name in shrunk
         ]
-        return 2 * sum(same) >= len(first)
+        return 2 * sum(same) >= len(self._multiples) and sum(same) > 1
 
     def _shrinks(self, step: Step) -> Symptom | None:
         scales = weight_scales(step, self._modules)

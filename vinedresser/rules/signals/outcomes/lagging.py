@@ -12,7 +12,6 @@ from vinedresser.store.reading.step import Step
 from vinedresser.store.records import RunRecord
 
 # Minimum number of train steps.
-
 _STEPS = 150
 # Gain of simple models below which they find too little to blame a model that finds less.
 _LEAST = 0.2
