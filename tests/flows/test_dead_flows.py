@@ -91,7 +91,7 @@ def test_up_settles_what_a_killed_flow_and_its_supervisor_left(
     assert str(store) not in vinedresser(tmp_path, "up", "--limit", "2")
 
 
-# The gate kills a monitor in tests/tasks/monitoring/test_judging_windows.py.
+# The gate kills one that judges in tests/tasks/monitoring/test_judging_windows.py.
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_up_settles_a_killed_monitor_which_then_judges_the_rest(

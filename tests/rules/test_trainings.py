@@ -29,14 +29,12 @@ def found_during(run: Run) -> list[Finding]:
 
 
 THOROUGH = (
-    *("autoencoder", "cnn", "mlp", "regression", "warm_up"),
+    *("autoencoder", "cnn", "converged", "deep_tanh", "mlp", "regression", "tiny_batches"),
+    *("warm_up",),
     *("lr_adam", "lr_sticks", "lr_too_low", "mixed_rows", "nan_sqrt", "overfit", "tiny_weights"),
 )
-# The longest, of kinds that others or the zoo have; by `make test-slow`.
-SLOW = (
-    *("converged", "deep_tanh", "gru", "tiny_batches"),
-    *("lr_cnn", "lr_momentum", "vanishing_adam"),
-)
+# Of kinds that others of these have, or `lstm` of the zoo; by `make test-slow`.
+SLOW = ("gru", "lr_cnn", "lr_momentum", "vanishing_adam")
 
 
 def cases(names: Iterable[str]) -> list[object]:

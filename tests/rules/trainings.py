@@ -285,9 +285,9 @@ HEALTHY: dict[str, Training] = {
         rate=lambda step: min(1.0, max(1e-4, (step - 120) / 200)),
     ),
     "autoencoder": Training(digits, AutoEncoder, adam(2e-3), {"lr": 2e-3}, loss=Reconstruction),
-    "tiny_batches": Training(digits, mlp(64, 32, 10), sgd(0.01), {"lr": 0.01}, steps=1500, batch=4),
+    "tiny_batches": Training(digits, mlp(64, 32, 10), sgd(0.01), {"lr": 0.01}, steps=800, batch=4),
     "converged": Training(
-        digits, mlp(64, 64, 10), sgd(0.2, 0.9), {"lr": 0.2}, steps=2500, evaluate_every=100
+        digits, mlp(64, 64, 10), sgd(0.2, 0.9), {"lr": 0.2}, steps=1000, evaluate_every=100
     ),
 }
 

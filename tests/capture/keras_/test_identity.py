@@ -20,7 +20,7 @@ _EXACT = [name for name in _ALL if name not in ("brain", "jit")]
 # Each training is traced several times, which takes seconds.
 _QUICK = ("cnn",)
 # Of most others, tests/capture/keras_/test_torch.py has the claim on another backend.
-_THOROUGH = ("late", "function", "attention", "fused")
+_THOROUGH = ("late", "function", "attention", "half", "fused")
 
 
 def _marks(training: str) -> list[pytest.MarkDecorator]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.paths import ROOT
 from tests.tasks.monitoring.lives import (
     WINDOW,
     begin_life,
@@ -17,6 +20,7 @@ from tests.tasks.monitoring.lives import (
     week_times,
     write_monitor,
 )
+from tests.warm_python import COMMANDS
 from vinedresser.errors import ConfigError, UntrustedTracking
 from vinedresser.explain.alerts.baseline import main as make_baseline
 from vinedresser.infra.catalog.known_tracking import remember_tracking, tracking
@@ -27,6 +31,28 @@ from vinedresser.tasks.monitoring.arming import Life
 from vinedresser.tasks.monitoring.explaining import window_subject
 from vinedresser.tasks.monitoring.judging_windows import judge_windows, read_progress
 from vinedresser.tasks.monitoring.records import MonitorRecord, alerts_of
+
+# Judges the requests of a life; the process is killed before one of the changes of its records.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from vinedresser.tasks.config.monitor_file import load_monitor
+from vinedresser.tasks.monitoring.arming import current_life
+from vinedresser.tasks.monitoring.judging_windows import judge_windows
+
+left = int(sys.argv[2])
+
+def count(event, arguments):
+    global left
+    if event in ("os.rename", "os.link") and str(arguments[1]).endswith(".json"):
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+life = current_life(load_monitor(Path(sys.argv[1])))
+sys.addaudithook(count)
+judge_windows(life)
+"""
 
 
 def files(life: Life) -> dict[str, bytes]:
@@ -73,17 +99,29 @@ def test_a_drift_has_one_alert_with_the_requests_of_its_window(tmp_path: Path) -
 
 
 @pytest.mark.thorough
-def test_a_kill_before_the_progress_is_written_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "windows", "alerts"),
+    [
+        pytest.param(1, 0, 0, id="before the first progress"),
+        pytest.param(3, 1, 0, id="before the alert"),
+        pytest.param(4, 1, 1, id="before the progress with the alert"),
+    ],
+)
+def test_a_kill_changes_nothing(changes: int, windows: int, alerts: int, tmp_path: Path) -> None:
     life = begin_life(tmp_path)
-    record(tmp_path, 3 * WINDOW)
-    record(tmp_path, 3 * WINDOW, shift=3.0, seed=2)
-    assert len(judge_windows(life).windows) == 6
-    whole, last = files(life), read_progress(life)
-    # As after a kill before the first progress was written.
+    record(tmp_path, 3 * WINDOW, shift=9.0)
+    words = ["-c", KILLED, str(tmp_path / "monitor.toml"), str(changes)]
+    done = COMMANDS.run(words, ROOT, os.environ)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert read_progress(life).windows == windows
+    assert len(alerts_of(life.storage)) == alerts
+    judge_windows(life)
+    found, last = files(life), read_progress(life)
+    assert last.windows == 3
+    # All windows anew: the alert is still the first one, with its time.
     write_record(life.storage, replace(last, windows=0, cursor=None, state={}))
     judge_windows(life)
-    # The alert is still the first one, with its time.
-    assert files(life) == whole
+    assert files(life) == found
     assert read_progress(life) == last
 
 

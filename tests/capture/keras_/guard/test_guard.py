@@ -111,7 +111,8 @@ def test_the_training_is_the_same_with_and_without(make: Any, tmp_path: Path) ->
     "options",
     [
         {},
-        pytest.param({"jit_compile": True}, marks=pytest.mark.slow),
+        # As Keras compiles by itself where it finds a GPU.
+        {"jit_compile": True},
         {"run_eagerly": True},
     ],
 )
