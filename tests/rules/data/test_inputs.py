@@ -231,22 +231,41 @@ def test_unreachable_targets_are_reported_with_their_normalisation(tmp_path: Pat
     assert "targets - " in finding.remedy
 
 
-def test_targets_of_single_rows_are_reported_with_the_mean_of_all(tmp_path: Path) -> None:
+def of_single_rows(directory: Path, targets_of: Callable[[int, float], float]) -> list[Finding]:
+    """Return the findings about targets of batches of one row, in a training that learns nothing.
+
+    Args:
+        directory: directory of the run.
+        targets_of: returns the target from the step and the sum of the inputs.
+    """
     generator = np.random.default_rng(0)
     records = []
     for step in range(0, 2000, 5):
         inputs = generator.normal(size=(1, 3))
-        targets = 2e4 + 8e3 * inputs.sum(1, keepdims=True)
+        targets = np.array([[targets_of(step, float(inputs.sum()))]])
         tensors = {
             "model_inputs/x": inputs,
             "labels/MSELoss": targets,
             "predictions/MSELoss": np.zeros((1, 1)),
         }
         records.append(step_record(step, scalars={"losses/MSELoss": 6e8}, tensors=tensors))
-    run = make_run(tmp_path / "run", records, total_steps=2000)
-    *_, finding = judge(run, [UnnormalisedTargets()])
+    return judge(make_run(directory, records, total_steps=2000), [UnnormalisedTargets()])
+
+
+def test_targets_of_single_rows_are_reported_with_the_mean_of_all(tmp_path: Path) -> None:
+    *_, finding = of_single_rows(tmp_path / "run", lambda _, total: 2e4 + 8e3 * total)
     assert finding.evidence["mean"] == pytest.approx(2e4, rel=0.1)
     assert finding.evidence["std"] == pytest.approx(8e3 * 3**0.5, rel=0.2)
+
+
+@pytest.mark.parametrize(("first", "last"), [(500, 500), (0, 100)])
+def test_outliers_among_single_rows_are_not_their_scale(
+    first: int, last: int, tmp_path: Path
+) -> None:
+    def targets_of(step: int, total: float) -> float:
+        return 1e4 * total if first <= step <= last else total
+
+    assert of_single_rows(tmp_path / "run", targets_of) == []
 
 
 @pytest.mark.thorough

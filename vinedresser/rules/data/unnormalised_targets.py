@@ -73,8 +73,12 @@ class UnnormalisedTargets(ScaleRule):
             most = int(sizes.argmax()) if len(sizes) else 0
             if not len(sizes) or not np.isfinite(sizes).all():
                 continue
-            if sizes[most] > self.size or 0 < sizes[most] < 1 / self.size:
-                return self._symptom(compared, labels[:, most], float(sizes[most]))
+            size = own = float(sizes[most])
+            if len(compared.labels) == 1:
+                # Such a row counts, too: one outlier changes the size of all first rows.
+                own = float(np.abs(compared.labels).max(initial=0))
+            if self._is_far(size) and self._is_far(own):
+                return self._symptom(compared, labels[:, most], size)
         return None
 
     def warns_early(self, symptom: Symptom, outcome: Outcome) -> bool:
@@ -83,6 +87,9 @@ class UnnormalisedTargets(ScaleRule):
         grown = self._first is not None and share > _GROWN * self._first
         approaching = grown and _REACHED < share < _FAR
         return not approaching and super().warns_early(symptom, outcome)
+
+    def _is_far(self, size: float) -> bool:
+        return size > self.size or 0 < size < 1 / self.size
 
     def _regressions(self) -> list[Compared]:
         series = self.fit.of("train")
