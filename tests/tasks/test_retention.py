@@ -151,7 +151,7 @@ def test_what_is_needed_stays_and_says_why(store: Path) -> None:
     found = kept(store, Policy(older=1e-6))
     assert {name: reason.split(":")[0] for name, reason in found.items()} == {
         "run-1": f"pinned by {json.loads((store / 'run-1/pin.json').read_text())['user']}",
-        "run-2": f"process {os.getpid()}, for which it was made, still runs",
+        "run-2": f"process {os.getpid()}, to which it belongs, still runs",
         "run-3": "it has not ended",
         "link": "it is a link",
         "run-5": "run-5-retry-1 began from it",

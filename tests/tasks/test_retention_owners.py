@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.tasks.test_retention import DAY, chosen, ended_run, kept
+from vinedresser.errors import StillRunning
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import ProcessIdentity, this_process
 from vinedresser.store.records import (
@@ -25,7 +26,9 @@ from vinedresser.store.records import (
 )
 from vinedresser.store.status import run_status
 from vinedresser.tasks.config.retention_file import Policy
+from vinedresser.tasks.health.stores import store_checks
 from vinedresser.tasks.reconcile.reconcile import reconcile
+from vinedresser.tasks.transfer import copy_run
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def test_a_process_of_another_machine_counts_as_gone_after_a_day(store: Path) ->
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 0.9 * DAY))
     found = kept(store, Policy(older=1e-6))
     assert found["run-5"] == (
-        f"process {here.pid} on gpu7, for which it was made, may still run: last sign of life "
+        f"process {here.pid} on gpu7, to which it belongs, may still run: last sign of life "
         f"{when}; it counts as gone a day later"
     )
     assert found["run-4"].startswith("nothing was heard from gpu7 after ")
@@ -68,6 +71,26 @@ def test_a_process_of_another_machine_counts_as_gone_after_a_day(store: Path) ->
     assert not (store / "run-5/exit.json").exists()
     assert read_record(LocalStorage(store / "run-4"), ExitRecord) is not None
     assert kept(store, Policy(older=1e-6)).keys() == {"run-5"}
+
+
+def test_the_run_of_a_hook_of_another_machine_is_left_alone_for_a_day(store: Path) -> None:
+    here, run = this_process(), store / "run-5"
+    storage = made_for(run, here)
+    (run / "launch.json").unlink()
+    beat = Heartbeat(0, asdict(away(here)), 7, time.time() - 0.9 * DAY)
+    write_record(storage, beat, key=heartbeat_key(0))
+    assert run_status(storage).state == "dead"
+    said = f"process {here.pid} on gpu7, to which it belongs, may still run: "
+    assert kept(store, Policy(older=1e-6))["run-5"].startswith(said)
+    [found] = [check for check in store_checks(store) if check.state != "ok"]
+    assert found.seen.startswith(f"run-5: {said}")
+    with pytest.raises(StillRunning, match="may still run"):
+        copy_run(run, store.parent / "copy")
+    reconcile(store)
+    assert not (run / "exit.json").exists()
+    write_record(storage, replace(beat, closed=True), key=heartbeat_key(0))
+    reconcile(store)
+    assert (run / "exit.json").exists()
 
 
 def test_a_run_that_waits_on_another_machine_is_left_alone_while_others_train(
@@ -112,7 +135,7 @@ def test_what_a_living_process_of_another_machine_has_made_stays(store: Path) ->
         made_for(store / name, here)
     write_record(LocalStorage(store / "run-5"), ExitRecord("finished", "", time.time() - 4 * DAY))
     found = kept(store, Policy(older=3 * DAY))
-    assert found["run-5"].startswith(f"process {here.pid} on gpu7, for which it was made, may")
+    assert found["run-5"].startswith(f"process {here.pid} on gpu7, to which it belongs, may")
     (store / "run-4/launch.json").unlink()
     assert "run-5" in chosen(store, Policy(older=3 * DAY))
 

@@ -189,8 +189,9 @@ def _missing_ranks(ranks: list[RankLiveness]) -> list[str]:
             sentences.append(f"rank {each.rank} is gone")
         elif not each.closed and each.silent:
             sentences.append(
-                f"rank {each.rank} has been silent for {each.silent:.0f} s: it has died, or its "
-                f"heartbeats do not arrive; it counts as gone after {LOST_AFTER:.0f} s"
+                f"rank {each.rank} has been silent for {each.silent:.0f} s: it has died, its "
+                "heartbeats do not arrive, or its clock is behind; it counts as gone after "
+                f"{LOST_AFTER:.0f} s"
             )
     return sentences
 

@@ -35,6 +35,7 @@ from vinedresser.infra.supervise.launcher.source_code import SourceCode, source_
 from vinedresser.objects import LocalStorage
 from vinedresser.processes import identify, this_process
 from vinedresser.store.records import (
+    ClaimRecord,
     ExitRecord,
     Heartbeat,
     LaunchRecord,
@@ -307,18 +308,19 @@ def test_a_prepared_run_is_settled_when_nobody_will_start_it(
 @pytest.mark.parametrize(
     ("host", "hours", "told", "goes_on"),
     [
-        ("here", 0.1, False, True),
+        ("here", 0.1, "", True),
         # The clock of the other machine may differ, and its uploads may be delayed.
-        ("elsewhere", 0.1, False, True),
-        ("elsewhere", 23, False, True),
-        ("elsewhere", 25, False, False),
-        ("elsewhere", 0.1, True, False),
+        ("elsewhere", 0.1, "", True),
+        ("elsewhere", 23, "", True),
+        ("elsewhere", 25, "", False),
+        ("elsewhere", 0.1, "gone", False),
+        ("elsewhere", 0.1, "closed", False),
     ],
 )
 def test_an_unsupervised_run_goes_on_as_long_as_its_process_may_be_alive(
-    tmp_path: Path, host: str, hours: float, told: bool, goes_on: bool
+    tmp_path: Path, host: str, hours: float, told: str, goes_on: bool
 ) -> None:
-    """Its end may be told by another process of its machine."""
+    """Its end may be told by itself, or by another process of its machine."""
     storage = LocalStorage(tmp_path)
     write_record(storage, RunRecord("00" * 16, "by hand", time.time()))
     with subprocess.Popen(["sleep", "600"]) as process:
@@ -326,7 +328,8 @@ def test_an_unsupervised_run_goes_on_as_long_as_its_process_may_be_alive(
         assert identity is not None
         if host == "elsewhere":
             identity = replace(identity, host=host)
-        beat = Heartbeat(0, asdict(identity), 5, time.time() - hours * 3600, gone=told)
+        beat = Heartbeat(0, asdict(identity), 5, time.time() - hours * 3600)
+        beat = replace(beat, gone=told == "gone", closed=told == "closed")
         write_record(storage, beat, key=heartbeat_key(0))
         if goes_on:
             with pytest.raises(StillRunning, match="it runs"):
@@ -336,6 +339,21 @@ def test_an_unsupervised_run_goes_on_as_long_as_its_process_may_be_alive(
                 "killed", "the training vanished", beat.time, last_step=5
             )
         process.kill()
+
+
+def test_an_additional_run_elsewhere_is_over_a_minute_after_its_last_heartbeat(
+    tmp_path: Path,
+) -> None:
+    """Its script is supervised: it ends as soon as the first run."""
+    storage = LocalStorage(tmp_path)
+    write_record(storage, RunRecord("00" * 16, "run.2", time.time()))
+    write_record(storage, ClaimRecord("job"))
+    process = asdict(replace(this_process(), host="elsewhere"))
+    write_record(storage, Heartbeat(0, process, 5, time.time() - 50), key=heartbeat_key(0))
+    with pytest.raises(StillRunning):
+        settle(tmp_path)
+    write_record(storage, Heartbeat(0, process, 5, time.time() - 70), key=heartbeat_key(0))
+    assert settle(tmp_path).cause == "killed"
 
 
 def test_a_run_that_began_unsupervised_just_now_is_not_settled(tmp_path: Path) -> None:

@@ -313,7 +313,7 @@ def test_a_run_of_a_machine_that_may_be_away_is_named_with_it(store: Path) -> No
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(beat.time))
     [found] = [one for one in store_checks(store) if one.state != "ok"]
     assert found.state == "warning"
-    assert found.seen.startswith(f"far: process {os.getpid()} on gpu7, for which it was made, may ")
+    assert found.seen.startswith(f"far: process {os.getpid()} on gpu7, to which it belongs, may ")
     assert f"last sign of life {when}" in found.seen
     assert found.remedy.startswith("vinedresser reconcile on that machine")
 

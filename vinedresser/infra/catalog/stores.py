@@ -18,8 +18,10 @@ from vinedresser.store.liveness import LastSign, last_sign, read_record_or_none
 from vinedresser.store.reading.store_runs import run_directories
 from vinedresser.store.records import (
     ClaimRecord,
+    ExitRecord,
     LaunchRecord,
     RunRecord,
+    heartbeats,
     owner_of,
 )
 from vinedresser.store.spool import spools
@@ -28,6 +30,7 @@ __all__ = [
     "Owner",
     "ensure_store",
     "living_owner",
+    "living_writer",
     "local_state",
     "may_be_alive",
     "owned_here",
@@ -49,7 +52,7 @@ _WAITING_LOST_AFTER = 30 * _OWNER_LOST_AFTER
 
 @dataclass(frozen=True)
 class Owner:
-    """The process for which a run was made, which may be alive and will settle the run then.
+    """The process to which a run belongs, which may be alive and will settle the run then.
 
     Attributes:
         sign: what was last heard of the run, or of all of its runs if this one was not started;
@@ -65,9 +68,9 @@ class Owner:
     def said(self) -> str:
         """Who it is, as a clause."""
         if self.sign is None:
-            return f"process {self.process.pid}, for which it was made, still runs"
+            return f"process {self.process.pid}, to which it belongs, still runs"
         return (
-            f"process {self.process.pid} on {self.process.host}, for which it was made, may still "
+            f"process {self.process.pid} on {self.process.host}, to which it belongs, may still "
             f"run: last sign of life {self.sign.when}; it counts as gone "
             f"{'30 days' if self.waits else 'a day'} later"
         )
@@ -123,16 +126,33 @@ def places_in(store: Location) -> Sequence[Location]:
 def living_owner(location: Location) -> Owner | None:
     """Return the process for which a run was made if it may be alive; it will settle the run.
 
+    Of a hook without a launcher this is the process that trains: see `living_writer`.
+
     Raises:
         CorruptData: the launch record of the run cannot be read.
         StoreError: the store refused a request.
     """
     process = _owner(location)
-    return may_be_alive(process, location) if process is not None else None
+    return may_be_alive(process, location) if process is not None else living_writer(location)
+
+
+def living_writer(location: Location) -> Owner | None:
+    """Return a process that may still train a run of a hook without a launcher, which has no end.
+
+    Raises:
+        StoreError: the store refused a request.
+    """
+    storage = open_storage(location)
+    # The supervisor of an additional run's script (claim.json) ends that run, too.
+    if any(storage.exists(kind.KEY) for kind in (LaunchRecord, ClaimRecord, ExitRecord)):
+        return None
+    writers = (beat.identity() for beat in heartbeats(storage) if not (beat.closed or beat.gone))
+    found = (may_be_alive(writer, location) for writer in writers)
+    return next((owner for owner in found if owner is not None), None)
 
 
 def may_be_alive(process: ProcessIdentity, location: Location) -> Owner | None:
-    """Return the process for which a run was made; None if it is gone.
+    """Return a process to which a run belongs; None if it is gone.
 
     Of a process of another machine only the signs of life of its runs are known. A run that was
     not started gives none; it may wait for others of the same process, or for GPUs.

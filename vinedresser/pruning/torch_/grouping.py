@@ -109,6 +109,7 @@ def _members(ctx: Context, places: tuple[int, ...], table: Indices) -> tuple[Mem
     """Return a member for each axis; labels of a channel ascend, so those of an axis are in a row.
 
     Args:
+        places: the axis of each of a channel's labels.
         table: int64 [channels, labels].
     """
     members = []

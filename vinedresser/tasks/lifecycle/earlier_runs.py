@@ -32,8 +32,9 @@ __all__ = ["adopt_living", "bring_to_end", "runs_of_trial", "settle_left"]
 
 _log = plain_logger(__name__)
 
-# Seconds beyond its grace for the end and upload of a run, and between two looks.
-_PATIENCE, _LOOK = 60.0, 0.1
+# Seconds beyond its grace for the end and upload of a run, and between two looks: ranks on other
+# hosts notice the death of their supervisor after a minute, and count as gone after another one.
+_PATIENCE, _LOOK = 120.0, 0.1
 
 
 def adopt_living(store: Location) -> list[Path]:

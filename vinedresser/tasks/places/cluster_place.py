@@ -36,8 +36,8 @@ __all__ = ["ClusterPlace", "WorkOrder"]
 # Seconds between two polls in memory and in the store, and for a lost worker's last result.
 _TICK, _LOOK, _ANSWER = 0.1, 1.0, 10.0
 _GONE = "the worker that ran it is gone"
-# Seconds beyond its grace for the end of a run whose worker is gone: on an object store it takes a
-# minute until a run whose machine has vanished counts as dead.
+# Seconds beyond its grace for the end of a run whose worker is gone: it takes a minute until a run
+# whose machine has vanished counts as dead.
 _PATIENCE = 120.0
 
 

@@ -27,9 +27,9 @@ from vinedresser.store.records import (
 
 __all__ = ["REMOVED", "AdoptedPlace", "RunPlace"]
 
-# Seconds for the end of ranks on other hosts, after the death of their supervisor, and between two
-# looks.
-_PATIENCE, _LOOK = 120.0, 0.5
+# Seconds for the end of ranks on other hosts, which notice the death of their supervisor after a
+# minute, and count as gone a minute after their last heartbeat; and between two looks.
+_PATIENCE, _LOOK = 180.0, 0.5
 REMOVED = "{}: the run directory was removed while a flow used it; its training was ended"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from vinedresser.errors import CorruptData, KeyTaken, NotARun, StillRunning
-from vinedresser.infra.catalog.stores import may_be_alive
+from vinedresser.infra.catalog.stores import living_writer, may_be_alive
 from vinedresser.objects import LocalStorage, Storage
 from vinedresser.processes import (
     ProcessIdentity,
@@ -136,9 +136,8 @@ def _continues(path: Path, storage: Storage, run: RunRecord) -> bool:
     if launch is not None and storage.exists(StopRecord.KEY):
         return False
     if launch is None and signs:
-        # A hook without a launcher: the run ends with its process.
-        writers = [sign.identity() for sign in signs if not sign.gone]
-        return any(may_be_alive(writer, path) is not None for writer in writers)
+        # The run ends with its process.
+        return any(is_alive(sign.identity()) for sign in signs) or living_writer(path) is not None
     if launch is not None and launch.owner:
         return may_be_alive(ProcessIdentity(**launch.owner), path) is not None
     abandoned = launch is None and claimer_is_gone(storage)
