@@ -31,7 +31,7 @@ _RANGES = {
     "tanh": (-1.0, 1.0),
     "softplus": (0.0, math.inf),
 }
-# Minimum loss of R2 due to an activation.
+# Minimum loss of R2 due to an activation, and share of the targets of single rows beyond its range.
 _OUT_OF_REACH = 0.1
 # Share of entries on the border of a range; a linear layer does not produce such entries.
 _PINNED = 0.1
@@ -345,8 +345,11 @@ def _targets_out_of_reach(given: Given) -> Mismatch | None:
     limits, known = _limits(given)
     if limits is None or labels.size < 2 or not np.isfinite(labels).all():
         return None
-    if len(given.compared.labels) == 1 and len(labels) < _FEWEST_ROWS:
-        return None
+    if len(given.compared.labels) == 1:
+        # One outlier among the first rows, by which all single rows are judged, is no sign.
+        beyond = float((labels != labels.clip(*limits)).mean())
+        if len(labels) < _FEWEST_ROWS or beyond < _OUT_OF_REACH:
+            return None
     spread = float(((labels - labels.mean(0)) ** 2).sum())
     if not spread:
         return None

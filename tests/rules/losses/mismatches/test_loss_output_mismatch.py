@@ -494,35 +494,43 @@ def test_few_rows_may_look_like_a_softmax(rows: int, kinds: list[str], tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("usual", "rare", "kinds"), [(5.0, 5.0, ["out_of_reach"]), (1.0, 1.0, []), (1.0, 1.2, [])]
+    ("usual", "rare", "outlier", "kinds"),
+    [
+        (5.0, 5.0, 0.0, ["out_of_reach"]),
+        (1.0, 1.0, 0.0, []),
+        (1.0, 1.2, 0.0, []),
+        (1.0, 1.0, 50.0, []),
+    ],
 )
-@pytest.mark.parametrize("outputs", [1, 4])
 def test_batches_of_one_row_are_judged_by_the_targets_of_all(
-    usual: float, rare: float, kinds: list[str], outputs: int, tmp_path: Path
+    usual: float, rare: float, outlier: float, kinds: list[str], tmp_path: Path
 ) -> None:
-    """A row alone has no variance; one target in ten may be slightly out of reach."""
-    generator = np.random.default_rng(0)
-    run = make_run(
-        tmp_path / "run",
-        [
-            step_record(
-                step,
-                scalars={"losses/loss": 0.5},
-                tensors={
-                    "labels/batch": generator.random((1, outputs)) * (usual if step % 50 else rare),
-                    "predictions/batch": generator.uniform(0.1, 0.9, (1, outputs)),
-                },
-            )
-            for step in range(0, 250, 5)
-        ],
-        framework="keras",
-        modules={"Sequential": ["Sequential", "", "model"], "dense": ["Dense", "sigmoid"]},
-        losses={"loss": {"type": "mean_squared_error", "settings": {}}},
-    )
-    found = judge(run, [LossOutputMismatch()])
-    assert [one.evidence["kind"] for one in found] == kinds
-    # Not by the first rows, which may be unusual.
-    assert all(one.step >= 5 * 31 for one in found)
+    """A row alone has no variance; one target in ten may be slightly out of reach, or one far."""
+    for outputs in (1, 4):
+        generator = np.random.default_rng(0)
+        run = make_run(
+            tmp_path / f"{outputs}",
+            [
+                step_record(
+                    step,
+                    scalars={"losses/loss": 0.5},
+                    tensors={
+                        "labels/batch": generator.random((1, outputs))
+                        * (usual if step % 50 else rare)
+                        + outlier * (step == 100),
+                        "predictions/batch": generator.uniform(0.1, 0.9, (1, outputs)),
+                    },
+                )
+                for step in range(0, 250, 5)
+            ],
+            framework="keras",
+            modules={"Sequential": ["Sequential", "", "model"], "dense": ["Dense", "sigmoid"]},
+            losses={"loss": {"type": "mean_squared_error", "settings": {}}},
+        )
+        found = judge(run, [LossOutputMismatch()])
+        assert [one.evidence["kind"] for one in found] == kinds
+        # Not by the first rows, which may be unusual.
+        assert all(one.step >= 5 * 31 for one in found)
 
 
 def test_what_was_seen_in_one_check_of_several_is_not_said_at_the_end(tmp_path: Path) -> None:
