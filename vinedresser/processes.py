@@ -150,8 +150,11 @@ def wait_for_end(identity: ProcessIdentity, timeout: float | None = None) -> boo
         Whether it has ended.
     """
     descriptor = watch(identity)
-    if descriptor is None:
-        return True
+    return descriptor is None or _await_end(descriptor, timeout)
+
+
+def _await_end(descriptor: int, timeout: float | None) -> bool:
+    """Wait until a descriptor of `watch` becomes readable, and close it; return whether it did."""
     try:
         # Not select, which is limited to descriptors up to 1023.
         poll = select.poll()
@@ -252,10 +255,13 @@ def kill_group(leader: ProcessIdentity) -> None:
         return
     if identify(leader.pid) not in (leader, None):
         return
+    # Opened before: its first thread may end before the others, which keep its files open.
+    descriptor = watch(leader)
     with suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
     # A dying process no longer shows its environment, so that `kill_with` would not wait for it.
-    wait_for_end(leader, _DYING)
+    if descriptor is not None:
+        _await_end(descriptor, _DYING)
 
 
 def _has(marker: str) -> Callable[[Environment], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -161,6 +162,8 @@ def test_up_starts_a_server_once_and_down_stops_it(
         running = bring_up()
         assert "stopped the S3 server" in vinedresser("down").stdout
         assert not is_alive(ProcessIdentity(**running.process))
+        sockets = (no_server / "sockets.txt").read_text().splitlines()
+        assert [place for place in sockets if os.path.lexists(place)] == []
         assert "no servers are running" in vinedresser("down").stdout
         # What was stored, and who may read it, stay.
         again = bring_up()
