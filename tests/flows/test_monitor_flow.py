@@ -46,7 +46,7 @@ def test_a_drift_is_explained_by_itself_and_once(
 ) -> None:
     vinedresser(tmp_path, "init", "monitor")
     state = tmp_path / "monitors"
-    # Without an alarm, nobody asks it for its inputs.
+    # It may have ended: inputs are asked for only after an alarm.
     done = TORCH.run(["service.py", "--requests", "60"], tmp_path, os.environ)
     assert done.returncode == 0, done.stderr
     with monkeypatch.context() as patch:

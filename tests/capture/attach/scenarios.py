@@ -369,7 +369,7 @@ def made_anew() -> None:
 
 
 def made_in_steps() -> None:
-    """A loss module that the loop makes in each step."""
+    """A loss module that the loop makes in each step, and keeps in a variable."""
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x, y = rows()
