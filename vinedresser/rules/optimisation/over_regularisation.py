@@ -189,7 +189,7 @@ class OverRegularisation(SymptomRule):
         }
         if not self._multiples:
             self._multiples = multiples
-            known = multiples and self._decay > 0 == self._direct
+            known = multiples and self._decay > 0 and not self._direct
             return self._decay > _PULL * statistics.median(multiples.values()) if known else None
         shrunk = [name for name in multiples if norms[name] < _SMALLER * self._norms[name]]
         if 2 * len(shrunk) < len(self._multiples):
